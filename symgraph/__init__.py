@@ -1,0 +1,1 @@
+"""symgraph: a compiler from PyTorch models to typed symmetry specs."""
