@@ -1,0 +1,1 @@
+"""Tracing modules and loading models and checkpoints."""
