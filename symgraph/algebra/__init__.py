@@ -1,0 +1,1 @@
+"""Groups, words, elements and their action on tensors; knows nothing of models."""
