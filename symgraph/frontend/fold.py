@@ -79,5 +79,7 @@ def _fold_node(
 
 
 def _elements(value: Any) -> int:
+    """Elements of the largest tensor; 0 for one whose size depends on data, which the graph knows at run time only."""
     values: Iterable[Any] = value if isinstance(value, (list, tuple)) else (value,)
-    return max((item.numel() for item in values if isinstance(item, Tensor)), default=0)
+    counts = [item.numel() for item in values if isinstance(item, Tensor)]
+    return max((count for count in counts if isinstance(count, int)), default=0)

@@ -50,7 +50,8 @@ class Graph:
     placeholders of buffers that a state dict holds. ``state`` refers to the module's tensors, it does not copy them.
     ``folded`` holds the value of every node that depends on neither parameters nor floating-point inputs;
     ``folded_from`` names, for those where there are any, the persistent floating-point buffers that the value reads;
-    ``unfolded`` the nodes that are constant too, but too large to hold.
+    ``unfolded`` the nodes that are constant too, but too large to hold. ``dropped_outputs`` are paths of tensors that
+    the module returns and that are states on the way to ``output_nodes``.
     """
 
     module: fx.GraphModule
@@ -67,6 +68,7 @@ class Graph:
     unfolded: set[str] = field(default_factory=set)
     names: dict[str, str] = field(default_factory=dict)
     persistent: set[str] = field(default_factory=set)
+    dropped_outputs: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> Iterator[fx.Node]:

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from symgraph.errors import TraceError
-from symgraph.frontend.execute import execute
 from symgraph.frontend.fold import erase_assertions, fold
 from symgraph.frontend.graph import Graph
 from symgraph.frontend.meta import as_fake
+from symgraph.frontend.outputs import choose, is_continuous, keep_only, returned_nodes
 
 STATE_KINDS = {InputKind.PARAMETER: "parameters", InputKind.BUFFER: "buffers"}
 
@@ -28,30 +28,46 @@ TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}
 LOW_PRECISION_TOLERANCE = 5e-2
 
 
-def trace(module: nn.Module, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Graph:
+def trace(
+    module: nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+) -> Graph:
     """The functional graph of ATen operators that ``module(*args, **kwargs)`` runs, checked against the module.
 
     The module is traced in eval mode, without gradients and without caches, and left as it was. It may stand on the
     meta device (the example need not): then nothing is allocated, and nothing can be checked. A module whose graph
     differs from it, or that cannot be exported, is tried once more with plainly written attention where it offers that.
+
+    ``outputs`` names the entries of the result that count as outputs; by default :mod:`symgraph.frontend.outputs`
+    chooses.
     """
     args, kwargs = tuple(args), dict(kwargs or {})
     with torch.no_grad(), _prepared(module):
         try:
-            return _trace_once(module, args, kwargs)
+            return _trace_once(module, args, kwargs, outputs)
         except TraceError:
             if not _has_other_attention(module):
                 raise
         with _eager_attention(module):
-            return _trace_once(module, args, kwargs)
+            return _trace_once(module, args, kwargs, outputs)
 
 
-def _trace_once(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Graph:
+def _trace_once(
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Sequence[str] | None
+) -> Graph:
     program = _export(module, args, kwargs)
     graph = _graph(module, program, args, kwargs)
+    returned = returned_nodes(program)
+    graph.output_nodes = list(returned)
     erase_assertions(graph.module)
     if graph.state is not None:
         _check(graph, module, args, kwargs)
+    graph.output_nodes = choose(returned, outputs)
+    graph.dropped_outputs = tuple(".".join(path) for node, path in returned.items() if node not in graph.output_nodes)
+    keep_only(graph.module, graph.output_nodes)
     fold(graph)
     return graph
 
@@ -96,7 +112,7 @@ def _graph(module: nn.Module, program: ExportedProgram, args: tuple[Any, ...], k
     canonical, aliases = ties(module)
     graph = Graph(
         module=program.graph_module, parameters={}, buffers={}, aliases=aliases, constants={}, inputs={},
-        state=_state(module, canonical), output_nodes=_output_nodes(program), identity=_identity(module),
+        state=_state(module, canonical), output_nodes=[], identity=_identity(module),
     )  # fmt: skip
     buffers = dict(module.named_buffers(remove_duplicate=False))
     examples = iter(pytree.tree_leaves((args, kwargs)))
@@ -132,23 +148,6 @@ def _erase_placeholder(module: fx.GraphModule, name: str) -> None:
             module.graph.erase_node(node)
 
 
-def _output_nodes(program: ExportedProgram) -> list[fx.Node]:
-    """Floating-point (or complex) tensors that the module returns, each once."""
-    output = next(iter(program.graph_module.graph.find_nodes(op="output")))
-    chosen: dict[fx.Node, None] = {}
-    for node, spec in zip(output.args[0], program.graph_signature.output_specs, strict=True):
-        value = node.meta.get("val") if isinstance(node, fx.Node) else None
-        if spec.kind == OutputKind.USER_OUTPUT and isinstance(value, Tensor) and _is_continuous(value):
-            chosen[node] = None
-    if not chosen:
-        raise TraceError("the module returns no floating-point tensor")
-    return list(chosen)
-
-
-def _is_continuous(value: Tensor) -> bool:
-    return value.is_floating_point() or value.is_complex()
-
-
 def ties(module: nn.Module) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
     """Canonical name of every parameter and buffer, and the other names of each canonical one.
 
@@ -179,7 +178,7 @@ def _state(module: nn.Module, canonical: Mapping[str, str]) -> dict[str, Tensor]
         return None
     named = [*module.named_parameters(), *module.named_buffers()]
     return {name: value.detach() for name, value in named
-            if not value.is_meta and _is_continuous(value) and canonical[name] == name}  # fmt: skip
+            if not value.is_meta and is_continuous(value) and canonical[name] == name}  # fmt: skip
 
 
 def _identity(module: nn.Module) -> dict[str, Any]:
@@ -195,20 +194,18 @@ def _identity(module: nn.Module) -> dict[str, Any]:
 
 
 def _check(graph: Graph, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Compare the graph with the module on the example, in the module's own dtypes."""
+    """Compare the graph with the module on the example, in the module's own dtypes.
+
+    Outputs are matched by value: the order of entries in a nested result may differ.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        leaves = pytree.tree_leaves(module(*args, **kwargs))
-    expected = [leaf for leaf in leaves if isinstance(leaf, Tensor) and _is_continuous(leaf)]
-    output = next(iter(graph.module.graph.find_nodes(op="output")))
-    returned = [node for node in output.args[0] if node in set(graph.output_nodes)]
-    actual = dict(zip(graph.output_nodes, execute(graph, graph._bindings(None, None, False), None, None), strict=True))
-    if len(returned) != len(expected):
-        raise TraceError(f"the graph has {len(returned)} outputs where the module returns {len(expected)}")
-    for node, value in zip(returned, expected, strict=True):
-        error = relative_error(actual[node], value)
-        if not error <= TOLERANCE.get(value.dtype, LOW_PRECISION_TOLERANCE):
-            raise TraceError(f"the exported graph is not the module: its output {node.name} differs by {error:.1e}")
+        leaves = [leaf for leaf in pytree.tree_leaves(module(*args, **kwargs)) if is_continuous(leaf)]
+    for node, actual in zip(graph.output_nodes, graph.run(dtype=None), strict=True):
+        error = min((relative_error(actual, leaf) for leaf in leaves), default=float("inf"))
+        if not error <= TOLERANCE.get(actual.dtype, LOW_PRECISION_TOLERANCE):
+            amount = f"differs by {error:.1e}" if error < float("inf") else "has another shape"
+            raise TraceError(f"the exported graph is not the module: its output {node.name!r} {amount}")
 
 
 def relative_error(actual: Tensor, expected: Tensor) -> float:
