@@ -130,7 +130,7 @@ class Target(Strict):
 
 
 class Absorption(Strict):
-    """A function-preserving rewrite: the gain ``multiplier * source + offset`` becomes one, its targets take it over."""
+    """A function-preserving rewrite: the gain ``multiplier * source + offset`` becomes one, its targets take it up."""
 
     source: str
     direction: Literal["readers", "writers"]

@@ -1,0 +1,63 @@
+"""Translations: ``target window += coefficient * einsum(equation, value, *read windows)``.
+
+A shift never changes what it reads, so subtracting the same amounts undoes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+
+import torch
+from torch import Tensor
+
+from symgraph.spec.model import Shift, ShiftTerm, View
+
+
+def amounts(shift: Shift, value: Tensor, current: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
+    """What to add to each target, ``(name, amount in the target's shape)``; linear in ``value`` [*shift.shape].
+
+    ``current`` holds the tensors by every name; it is read anew for every term.
+    """
+    for term in shift.terms:
+        target = current[term.target.tensor]
+        window = _contract(term, value, current).to(device=target.device, dtype=target.dtype)
+        yield term.target.tensor, embed(term.target, window).reshape(target.shape)
+
+
+def window_of(view: View, tensor: Tensor) -> Tensor:
+    """The window of ``tensor`` that the view shows."""
+    return tensor.reshape(view.shape)[tuple(slice(start, stop) for start, stop in view.window)]
+
+
+def embed(view: View, window: Tensor) -> Tensor:
+    """The tensor [*view.shape] that is ``window`` inside of the view and zero outside."""
+    padding = [
+        amount
+        for size, (start, stop) in zip(reversed(view.shape), reversed(view.window), strict=True)
+        for amount in (start, size - stop)
+    ]
+    return torch.nn.functional.pad(window, padding) if any(padding) else window
+
+
+def columns(shift: Shift, current: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
+    """For every term the target's name and the amounts for every unit value, [numel, value entries]."""
+    example = current[shift.terms[0].target.tensor]
+    units = torch.eye(prod(shift.shape), dtype=torch.float64, device=example.device).reshape(-1, *shift.shape)
+    found = []
+    for term in shift.terms:
+        only = shift.model_copy(update={"terms": (term,)})
+        values = torch.vmap(lambda unit, one=only: next(amounts(one, unit, current))[1])(units)
+        found.append((term.target.tensor, values.reshape(len(units), -1).mT))
+    return found
+
+
+def _contract(term: ShiftTerm, value: Tensor, current: Mapping[str, Tensor]) -> Tensor:
+    reads = [window_of(view, current[view.tensor]) for view in term.reads]
+    dtype = torch.promote_types(value.dtype, torch.float32)
+    for one in reads:
+        dtype = torch.promote_types(dtype, one.dtype)
+    device = reads[0].device if reads else value.device
+    operands = [value.to(device=device, dtype=dtype), *(one.to(dtype) for one in reads)]
+    result: Tensor = torch.einsum(term.equation, *operands) * term.coefficient
+    return result
