@@ -51,3 +51,49 @@ class Group(str, Enum):
 _PERMUTING = {Group.PERMUTATION, Group.SIGNED_PERMUTATION, Group.POSITIVE_MONOMIAL, Group.MONOMIAL}
 _ORTHOGONAL = {Group.ORTHOGONAL, Group.ORTHOGONAL_FIXING_ONES, Group.ORTHOGONAL_COMMUTANT}
 _MATRIX = _ORTHOGONAL | {Group.GENERAL_LINEAR, Group.COMMUTANT}
+
+_LARGER: dict[Group, tuple[Group, ...]] = {
+    Group.TRIVIAL: (Group.DIAGONAL, Group.PERMUTATION, Group.ORTHOGONAL_COMMUTANT),
+    Group.DIAGONAL: (Group.MONOMIAL,),
+    Group.PERMUTATION: (Group.SIGNED_PERMUTATION, Group.POSITIVE_MONOMIAL, Group.ORTHOGONAL_FIXING_ONES),
+    Group.SIGNED_PERMUTATION: (Group.MONOMIAL, Group.ORTHOGONAL),
+    Group.POSITIVE_MONOMIAL: (Group.MONOMIAL,),
+    Group.MONOMIAL: (Group.GENERAL_LINEAR,),
+    Group.ORTHOGONAL: (Group.GENERAL_LINEAR,),
+    Group.ORTHOGONAL_FIXING_ONES: (Group.ORTHOGONAL,),
+    Group.ORTHOGONAL_COMMUTANT: (Group.ORTHOGONAL, Group.COMMUTANT),
+    Group.COMMUTANT: (Group.GENERAL_LINEAR,),
+    Group.GENERAL_LINEAR: (),
+}  # the next larger groups of each: the inclusion order is the closure of this
+
+
+def _closure(group: Group) -> frozenset[Group]:
+    return frozenset({group}).union(*map(_closure, _LARGER[group]))
+
+
+_UP = {group: _closure(group) for group in Group}
+
+
+def includes(larger: Group, smaller: Group) -> bool:
+    """Whether every element of ``smaller`` is one of ``larger`` (with the same scales and blocks)."""
+    return larger in _UP[smaller]
+
+
+def _meet(a: Group, b: Group) -> Group:
+    below = [group for group in Group if {a, b} <= _UP[group]]
+    return next(group for group in below if all(group in _UP[other] for other in below))
+
+
+_MEET = {(a, b): _meet(a, b) for a in Group for b in Group}
+
+
+def meet(a: Group, b: Group) -> Group:
+    """The largest named group that lies in both.
+
+    Never larger than the intersection; smaller where the intersection has no name of its own (a commutant with
+    monomial matrices), which is sound. ``diagonal`` means arbitrary nonzero scales here.
+
+    >>> meet(Group.ORTHOGONAL, Group.MONOMIAL).value
+    'signed_permutation'
+    """
+    return _MEET[a, b]
