@@ -50,6 +50,15 @@ def pattern_letters(pattern: Pattern) -> tuple[str, ...]:
     return tuple(letter for axis in pattern for letter in letters_of(axis))
 
 
+def _summands(axis: Axis) -> Iterator[str]:
+    """Letters that stand on a part of a direct sum."""
+    if isinstance(axis, Cat):
+        yield from letters_of(axis)
+    elif isinstance(axis, tuple):
+        for part in axis:
+            yield from _summands(part)
+
+
 class Structure(str, Enum):
     """What an operator uses of an axis; the group of the space keeps all of it."""
 
@@ -134,7 +143,8 @@ class Law:
     """The answer of a rule. ``operands`` and ``results`` hold one pattern a tensor (``None``: carries no axis to type).
 
     ``terms`` are the monomials of every result. ``mixes`` are letters along which entries influence each other while
-    the letter stays on the result (softmax, cumsum): nothing else may depend on such an index.
+    the letter stays on the result (softmax, cumsum): nothing else may depend on such an index. ``sizes`` gives the
+    sizes of letters that never stand alone on an axis.
     """
 
     operands: tuple[Pattern | None, ...]
@@ -142,18 +152,28 @@ class Law:
     terms: tuple[Term, ...]
     uses: tuple[Use, ...] = ()
     mixes: tuple[str, ...] = ()
+    sizes: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def summands(self) -> frozenset[str]:
+        """Letters on a part of a direct sum: on the other parts they are absent, not summed or repeated."""
+        patterns = [pattern for pattern in (*self.operands, *self.results) if pattern is not None]
+        return frozenset(letter for pattern in patterns for axis in pattern for letter in _summands(axis))
 
     def structures(self, patterns: tuple[Pattern | None, ...]) -> Iterator[tuple[str, Structure, str]]:
         """Structures that follow from where the letters stand: (letter, structure, reason).
 
         ``patterns`` are the operands' patterns, less the axes along which a constant is uniform.
         """
+        summands = self.summands
         for result in self.results:
             if result is None:
                 continue
             kept = set(pattern_letters(result))
             for monomial in self.terms:
-                yield from _of_term(monomial, patterns, kept)
+                for letter, structure, reason in _of_term(monomial, patterns, kept):
+                    if structure is not Structure.ONES or letter not in summands:
+                        yield letter, structure, reason
 
 
 def _of_term(

@@ -39,6 +39,7 @@ class Call:
     kwargs: dict[str, Any]
     operands: tuple[Operand, ...]
     shapes: tuple[tuple[int, ...] | None, ...]
+    dtypes: tuple[torch.dtype, ...] = ()
 
     def get(self, position: int, name: str, default: Any = None) -> Any:
         """The argument at a position or, failing that, of a name."""

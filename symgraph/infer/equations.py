@@ -1,0 +1,159 @@
+"""Equations for scales and signs: dimensional analysis of every operator.
+
+Every entry of a tensor may be scaled by a number that depends on an index along one of its axes, or on none. For a law
+
+    y[b, n] = sum_k x[b, k] w[n, k] + c[n]
+
+the exponents obey, letter by letter: y(b) = x(b); y(n) = w(n) = c(n); x(k) + w(k) = 0; and for a scale of whole tensors
+y = x + w = c. A homogeneous function multiplies by its degree, any other sets to zero. Signs obey the same modulo two.
+
+A *slot* is one unknown: a tensor, one of its blocks (a choice of summand on every axis that is a direct sum), and a leaf
+of one axis, or no leaf for the whole block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product as cartesian
+
+from symgraph.infer.interpret import Applied
+from symgraph.infer.ir import Value
+from symgraph.infer.spaces import Branch, IndexSpace, branches
+from symgraph.rules.law import Axis, Cat, Pattern, Power, Term, pattern_letters
+
+Block = tuple[int, ...]
+Slot = tuple[int, Block, int, int]
+"""(id of the value, block, axis, position among the leaves of the axis in that block); axis -1 is the whole block."""
+
+Alternative = tuple[tuple[str, int], ...]
+"""One summand of an axis: letters in order, each with the branch of its space."""
+
+Entry = tuple[Slot, Power]
+
+
+@dataclass(frozen=True)
+class Equation:
+    """``sum powers * slots = result`` along one leaf (None: whole blocks); result None means zero."""
+
+    leaf: IndexSpace | None
+    entries: tuple[Entry, ...]
+    result: Slot | None
+    soft: bool
+    source: Applied
+
+
+class Layout:
+    """Branches of spaces and blocks of values, read off once all unification is done."""
+
+    def __init__(self) -> None:
+        self._branches: dict[int, list[Branch]] = {}
+        self.keep: list[object] = []
+
+    def of(self, space: IndexSpace) -> list[Branch]:
+        """The space as a sum of products of leaves."""
+        root = space.root()
+        if id(root) not in self._branches:
+            self._branches[id(root)] = branches(root)
+            self.keep.append(root)
+        return self._branches[id(root)]
+
+    def alternatives(self, axis: Axis, letters: dict[str, IndexSpace]) -> list[Alternative]:
+        """Summands of a pattern's axis, in the order of its branches."""
+        if isinstance(axis, str):
+            return [((axis, index),) for index in range(len(self.of(letters[axis])))]
+        if isinstance(axis, Cat):
+            return [each for part in axis.parts for each in self.alternatives(part, letters)]
+        found: list[Alternative] = [()]
+        for part in axis:
+            found = [prefix + each for prefix in found for each in self.alternatives(part, letters)]
+        return found
+
+
+def assignments(
+    layout: Layout, pattern: Pattern, letters: dict[str, IndexSpace], fixed: dict[str, int], absent: frozenset[str]
+) -> Iterator[tuple[Block, tuple[Alternative, ...], dict[str, int]]]:
+    """Blocks of a pattern that agree with branches already chosen; summands named in ``absent`` are left out."""
+    per_axis = [list(enumerate(layout.alternatives(axis, letters))) for axis in pattern]
+    for choice in cartesian(*per_axis):
+        chosen = dict(fixed)
+        if all(letter not in absent and chosen.setdefault(letter, branch) == branch
+               for _, alternative in choice for letter, branch in alternative):  # fmt: skip
+            yield tuple(index for index, _ in choice), tuple(alternative for _, alternative in choice), chosen
+
+
+def slots_of(
+    layout: Layout, value: Value, block: Block, choice: tuple[Alternative, ...], letters: dict[str, IndexSpace]
+) -> dict[str, list[Slot]]:
+    """Slots of every letter of one block; those of anchored leaves are left out by the caller."""
+    found: dict[str, list[Slot]] = {}
+    for axis, alternative in enumerate(choice):
+        position = 0
+        for letter, branch in alternative:
+            leaves = layout.of(letters[letter])[branch]
+            found[letter] = [(id(value), block, axis, position + offset) for offset in range(len(leaves))]
+            position += len(leaves)
+    return found
+
+
+def equations(applied: Applied, layout: Layout) -> Iterator[Equation]:
+    """All equations of one operator."""
+    law = applied.law
+    for pattern, value in zip(law.results, applied.op.results, strict=False):
+        if pattern is None:
+            continue
+        summands = law.summands
+        for block, choice, chosen in assignments(layout, pattern, applied.letters, {}, frozenset()):
+            result_slots = slots_of(layout, value, block, choice, applied.letters)
+            whole = (id(value), block, -1, 0)
+            for monomial in law.terms:
+                owned = {letter for index, _ in monomial.powers for letter in pattern_letters(applied.patterns[index] or ())}
+                if any(letter in summands and letter not in owned for letter in chosen):
+                    continue
+                missing = frozenset(summands - set(chosen))
+                for operands in _operand_choices(applied, layout, monomial, chosen, missing):
+                    yield from _term_equations(applied, layout, monomial, operands, chosen, result_slots, whole)
+
+
+Chosen = tuple[int, Power, dict[str, list[Slot]], "Slot | None"]
+
+
+def _operand_choices(
+    applied: Applied, layout: Layout, monomial: Term, chosen: dict[str, int], missing: frozenset[str]
+) -> Iterator[tuple[list[Chosen], dict[str, int]]]:
+    """Blocks of all operands of a monomial that agree with one another."""
+
+    def extend(position: int, picked: list[Chosen], fixed: dict[str, int]) -> Iterator[tuple[list[Chosen], dict[str, int]]]:
+        if position == len(monomial.powers):
+            yield picked, fixed
+            return
+        index, entry = monomial.powers[position]
+        value, pattern = applied.operands[index], applied.patterns[index]
+        if value.known or pattern is None:
+            yield from extend(position + 1, [*picked, (index, entry, {}, None)], fixed)
+            return
+        for block, choice, further in assignments(layout, pattern, applied.letters, fixed, missing):
+            slots = slots_of(layout, value, block, choice, applied.letters)
+            whole = (id(value), block, -1, 0)
+            yield from extend(position + 1, [*picked, (index, entry, slots, whole)], further)
+
+    return extend(0, [], dict(chosen))
+
+
+def _term_equations(
+    applied: Applied, layout: Layout, monomial: Term, operands: tuple[list[Chosen], dict[str, int]],
+    chosen: dict[str, int], result: dict[str, list[Slot]], whole: Slot,
+) -> Iterator[Equation]:  # fmt: skip
+    picked, fixed = operands
+    letters = dict.fromkeys([*(letter for _, _, slots, _ in picked for letter in slots), *result])
+    for letter in letters:
+        branch = fixed.get(letter, chosen.get(letter))
+        assert branch is not None
+        for position, leaf in enumerate(layout.of(applied.letters[letter])[branch]):
+            if leaf.anchored:
+                continue
+            entries = tuple((slots[letter][position], entry) for _, entry, slots, _ in picked if letter in slots)
+            target = result[letter][position] if letter in result else None
+            yield Equation(leaf, entries, target, monomial.soft, applied)
+    everything = tuple((slot, entry) for _, entry, _, slot in picked if slot is not None)
+    yield Equation(None, everything, whole, monomial.soft, applied)
