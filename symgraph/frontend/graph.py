@@ -106,9 +106,11 @@ class Graph:
             raise TraceError(f"the graph has no input {min(unknown)!r}; it has {', '.join(self.inputs)}")
         values = {**self.constants, **self.inputs, **(inputs or {})}
         given = self.state if state_dict is None else state_dict
+        if given is None:
+            raise CheckpointError("the module was traced without weights: pass a state_dict")
         for node in self.module.graph.find_nodes(op="placeholder"):
             if node.name in self.parameters or node.name in self.buffers:
-                values[node.name] = self._state_value(node, given or {}, values.get(node.name), untie)
+                values[node.name] = self._state_value(node, given, values.get(node.name), untie)
             elif node.name not in values:
                 raise TraceError(f"the value of {node.name!r} is not known: it stood on the meta device when traced")
         return values

@@ -19,10 +19,10 @@ from torch.utils import _pytree as pytree
 
 @contextmanager
 def as_fake(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, always: bool = False
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Put fake CPU tensors in the place of the module's and the example's, if any of the module's is on meta."""
-    if not any(value.is_meta for value in (*module.parameters(), *module.buffers())):
+    if not always and not any(value.is_meta for value in (*module.parameters(), *module.buffers())):
         yield args, kwargs
         return
     mode = FakeTensorMode(allow_non_fake_inputs=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import logging
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 import torch
@@ -44,15 +46,17 @@ def trace(
     ``outputs`` names the entries of the result that count as outputs; by default :mod:`symgraph.frontend.outputs`
     chooses.
     """
-    args, kwargs = tuple(args), dict(kwargs or {})
+    args, kwargs, identity = tuple(args), dict(kwargs or {}), _identity(module)
     with torch.no_grad(), _prepared(module):
         try:
-            return _trace_once(module, args, kwargs, outputs)
+            graph = _trace_once(module, args, kwargs, outputs)
         except TraceError:
             if not _has_other_attention(module):
                 raise
-        with _eager_attention(module):
-            return _trace_once(module, args, kwargs, outputs)
+            with _eager_attention(module):
+                graph = _trace_once(module, args, kwargs, outputs)
+    graph.identity = identity
+    return graph
 
 
 def _trace_once(
@@ -73,8 +77,7 @@ def _trace_once(
 
 
 def _export(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
-    with warnings.catch_warnings(), as_fake(module, args, kwargs) as (args, kwargs):
-        warnings.simplefilter("ignore")
+    with _quiet(), as_fake(module, args, kwargs) as (args, kwargs):
         try:
             program = torch.export.export(module, args, kwargs, strict=False)
             _refuse_caches(program.call_spec.out_spec)
@@ -84,6 +87,19 @@ def _export(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             raise
         except Exception as error:
             raise TraceError(_export_message(module, error)) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Export prints half a graph and logs where it stands when it fails; the error's first line says what matters."""
+    level = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(level)
 
 
 def _export_message(module: nn.Module, error: Exception) -> str:
@@ -112,7 +128,7 @@ def _graph(module: nn.Module, program: ExportedProgram, args: tuple[Any, ...], k
     canonical, aliases = ties(module)
     graph = Graph(
         module=program.graph_module, parameters={}, buffers={}, aliases=aliases, constants={}, inputs={},
-        state=_state(module, canonical), output_nodes=[], identity=_identity(module),
+        state=_state(module, canonical), output_nodes=[], identity={},
     )  # fmt: skip
     buffers = dict(module.named_buffers(remove_duplicate=False))
     examples = iter(pytree.tree_leaves((args, kwargs)))
