@@ -237,9 +237,9 @@ class SymmetrySpec(Strict):
     approximate: tuple[Approximate, ...] = ()
     dimension: Dimension
 
-    _lists = field_validator(
-        "spaces", "tensors", "absorptions", "shifts", "pins", "approximate", mode="before"
-    )(_tuples)
+    _lists = field_validator("spaces", "tensors", "absorptions", "shifts", "pins", "approximate", mode="before")(
+        _tuples
+    )
 
     def space(self, name: str) -> Space:
         """The space of that name; KeyError if there is none."""

@@ -20,9 +20,7 @@ from symgraph.spec.transform import Transform, words_of
 CHUNK = 256  # orbit directions that are differentiated at once
 
 
-def sample(
-    spec: SymmetrySpec, seed: int = 0, scale: float = 1.0, only: Collection[str] | None = None
-) -> Transform:
+def sample(spec: SymmetrySpec, seed: int = 0, scale: float = 1.0, only: Collection[str] | None = None) -> Transform:
     """A random element of the whole group, or of the spaces and shifts named in ``only``; the rest is the identity.
 
     Every space and shift has its own random stream: a part of the transform does not depend on what else is drawn.

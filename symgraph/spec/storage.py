@@ -49,9 +49,7 @@ def write(path: str | os.PathLike[str], spec: SymmetrySpec, stages: Sequence[Sta
         raise
 
 
-def read(
-    path: str | os.PathLike[str], spec: SymmetrySpec | None = None
-) -> tuple[SymmetrySpec, tuple[Stage, ...]]:
+def read(path: str | os.PathLike[str], spec: SymmetrySpec | None = None) -> tuple[SymmetrySpec, tuple[Stage, ...]]:
     """Read and check a transform; SpecError says what is wrong with it."""
     try:
         with safe_open(path, "pt") as file:

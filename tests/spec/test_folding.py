@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from symgraph.errors import SpecError
 from symgraph.spec.folding import fold, unfold
 
-names = st.text(alphabet="ab.12{}#i+ for-\"\\é\n", max_size=12)
+names = st.text(alphabet='ab.12{}#i+ for-"\\é\n', max_size=12)
 leaves = st.none() | st.booleans() | st.integers(-3, 300) | st.floats(allow_nan=False, allow_infinity=False) | names
 values = st.recursive(
     leaves, lambda inner: st.lists(inner, max_size=12) | st.dictionaries(names, inner, max_size=12), max_leaves=60
