@@ -113,7 +113,7 @@ def _parametric(program: Program) -> set[int]:
     """Values that depend on parameters only."""
     found = {id(value) for value in program.tensors.values()}
     for op in program.ops:
-        if op.operands and all(value.known or id(value) in found for value in op.operands):
+        if op.operands and all(value.known and not value.data or id(value) in found for value in op.operands):
             found.update(id(value) for value in op.results)
     return found
 
@@ -132,7 +132,7 @@ def _products(
         for op in users.get(gain, []):
             if op.target in _PRODUCTS and len(op.operands) == 2 and op.operands[0] is not op.operands[1]:
                 x = op.operands[1] if op.operands[0] is gain else op.operands[0]
-                if not x.known and id(x) not in parametric:
+                if id(x) not in parametric and (not x.known or x.data):
                     shape = op.results[0].shape
                     padded = (1,) * (len(shape) - len(gain.shape)) + gain.shape
                     axes = [axis for axis, size in enumerate(padded) if size > 1]
@@ -140,7 +140,7 @@ def _products(
                         return []
                     found.append((op, x, axes[0]))
                     continue
-            if any(id(each) not in parametric and not each.known for each in op.operands) or len(op.results) != 1:
+            if any(id(each) not in parametric and (not each.known or each.data) for each in op.operands) or len(op.results) != 1:
                 return []
             if op.results[0].shape != gain.shape and sum(size > 1 for size in op.results[0].shape) != 1:
                 return []
@@ -148,24 +148,15 @@ def _products(
     return found
 
 
-def _affine(value: Value, op: Op, program: Program) -> tuple[float, float]:
+def _affine(value: Value, op: Op, parametric: set[int]) -> tuple[float, float]:
     """(multiplier, offset) of the gain as a function of the tensor, by evaluating it at three points."""
-    gain = next(each for each in op.operands if _reads_only(each, value))
+    gain = next(each for each in op.operands if id(each) in parametric)
     zero, one, two = (_evaluate(gain, value, point) for point in (0.0, 1.0, 2.0))
     offset, multiplier = zero.flatten()[0], (one - zero).flatten()[0]
     uniform = bool((zero == offset).all()) and bool(((one - zero) == multiplier).all())
     if not uniform or not torch.equal(two, one + (one - zero)) or multiplier == 0:
         raise _Failed
     return float(multiplier), float(offset)
-
-
-def _reads_only(value: Value, tensor: Value) -> bool:
-    if value is tensor:
-        return True
-    producer = value.producer
-    if producer is None:
-        return False
-    return bool(producer.operands) and all(each.known or _reads_only(each, tensor) for each in producer.operands)
 
 
 def _evaluate(value: Value, tensor: Value, point: float) -> torch.Tensor:
@@ -188,7 +179,7 @@ def _try(
 ) -> Absorbed | None:  # fmt: skip
     walk = _Walk(users)
     try:
-        multiplier, offset = _affine(value, products[0][0], program)
+        multiplier, offset = _affine(value, products[0][0], parametric)
         for op, _, _ in products:
             walk.seen.add(id(op))
         for op, x, axis in products:

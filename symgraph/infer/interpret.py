@@ -101,8 +101,10 @@ def interpret(program: Program, strict: bool = False) -> Typing:
     typing = Typing()
     for value in program.inputs:
         typing.types[value] = tuple(None if size == 1 else fresh(size, anchored=True) for size in value.shape)
+    read = {value for op in program.ops for value in op.operands}
     for value in program.tensors.values():
-        typing.types[value] = tuple(None if size == 1 else fresh(size) for size in value.shape)
+        idle = value not in read
+        typing.types[value] = tuple(None if size == 1 else fresh(size, anchored=idle) for size in value.shape)
     for op in program.ops:
         _apply(op, typing, strict)
     for value in program.outputs:
@@ -224,8 +226,10 @@ def _unify_law(op: Op, law: Law, values: list[Value], typing: Typing) -> None:
             if space is not None:
                 binder.bind(axis, space)
     for pattern, value in zip(law.results, op.results, strict=False):
-        pattern = lettered(value.shape, "free") if pattern is None else pattern
-        typing.types[value] = tuple(binder.make(axis) for axis in pattern)
+        if pattern is None:
+            typing.types[value] = tuple(None if size == 1 else fresh(size, anchored=True) for size in value.shape)
+        else:
+            typing.types[value] = tuple(binder.make(axis) for axis in pattern)
     applied = Applied(op, law, binder.letters, values, tuple(patterns))
     typing.applied.append(applied)
     typing.records.extend(_records(applied, constants))

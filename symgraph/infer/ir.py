@@ -21,7 +21,8 @@ from symgraph.frontend.graph import Graph, Origin
 class Value:
     """A tensor of the graph. ``tensor`` names the parameter or buffer it is; ``constant`` holds it where it is known.
 
-    ``opaque`` marks a constant whose entries are not at hand: nothing may move along it.
+    ``opaque`` marks a constant whose entries are not at hand: nothing may move along it. ``data`` marks what is read from
+    the model's inputs, also where the example's values make it a constant.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +33,7 @@ class Value:
     opaque: bool = False
     producer: Op | None = None
     varying: frozenset[int] | None = None
+    data: bool = False
 
     def __repr__(self) -> str:
         kind = "constant" if self.known else self.tensor or (self.producer.node if self.producer else "input")
@@ -135,6 +137,7 @@ def build(graph: Graph, untie: bool = False) -> Program:
             values[node.name] = _placeholder(graph, node, program, untie)
         elif node.op == "call_function":
             values[node.name] = _call(graph, node, program, values)
+            _mark_data(node, values)
     program.outputs = [values[node.name] for node in graph.output_nodes]
     return program
 
@@ -153,9 +156,18 @@ def _placeholder(graph: Graph, node: torch.fx.Node, program: Program, untie: boo
         return program.tensors[state]
     constant = graph.constants.get(name, None if dtype.is_floating_point else graph.inputs.get(name))
     value = Value(shape, dtype, constant=constant, opaque=constant is None and name not in graph.inputs)
+    value.data = name in graph.inputs
     if constant is None and name in graph.inputs:
         program.inputs.append(value)
     return value
+
+
+def _mark_data(node: torch.fx.Node, values: dict[str, Any]) -> None:
+    """What is computed from the inputs is data."""
+    found: list[Value] = []
+    map_values([values.get(each.name) for each in node.all_input_nodes], found.append)
+    if any(value.data for value in found):
+        map_values(values[node.name], lambda value: setattr(value, "data", True))
 
 
 def _call(graph: Graph, node: torch.fx.Node, program: Program, values: dict[str, Any]) -> Any:

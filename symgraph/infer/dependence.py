@@ -1,0 +1,103 @@
+"""Which spaces the transformation of a space may depend on.
+
+The map on head_dim may differ from head to head if the head index stands next to it wherever it occurs, and the operator
+does not mix different heads. For a letter of a law, the letters that stand next to it on *every* tensor of the law that
+has it keep the same index; all others do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from symgraph.infer.equations import Layout
+from symgraph.infer.interpret import Applied
+from symgraph.infer.spaces import IndexSpace
+from symgraph.rules.law import Axis, Cat, Pattern, letters_of
+
+Dependence = dict[IndexSpace, frozenset[IndexSpace]]
+
+
+def dependence(applied: Iterable[Applied], layout: Layout) -> Dependence:
+    """For every leaf, the leaves whose index it may depend on."""
+    found: Dependence = {}
+    for each in applied:
+        for leaf, allowed in _of_law(each, layout):
+            found[leaf] = found[leaf] & allowed if leaf in found else allowed
+    return found
+
+
+def neighbours(pattern: Pattern) -> dict[str, set[str]]:
+    """Letters that are present wherever a letter of the pattern is: not those on other summands."""
+    result: dict[str, set[str]] = {}
+    common = {letter for axis in pattern if not _has_sum(axis) for letter in letters_of(axis)}
+    for axis in pattern:
+        for group in _alternatives(axis):
+            for letter in group:
+                result.setdefault(letter, set()).update(common | group)
+    return result
+
+
+def _has_sum(axis: Axis) -> bool:
+    return isinstance(axis, Cat) or isinstance(axis, tuple) and any(_has_sum(part) for part in axis)
+
+
+def _alternatives(axis: Axis) -> list[set[str]]:
+    if isinstance(axis, str):
+        return [{axis}]
+    if isinstance(axis, Cat):
+        return [group for part in axis.parts for group in _alternatives(part)]
+    groups: list[set[str]] = [set()]
+    for part in axis:
+        groups = [first | second for first in groups for second in _alternatives(part)]
+    return groups
+
+
+def _of_law(applied: Applied, layout: Layout) -> Iterable[tuple[IndexSpace, frozenset[IndexSpace]]]:
+    law, letters = applied.law, applied.letters
+    near: dict[str, set[str]] = {}
+    patterns = [*(pattern for pattern, value in zip(applied.patterns, applied.operands, strict=True) if not value.known),
+                *law.results]  # fmt: skip
+    present = [pattern for pattern in patterns if pattern is not None]
+    for pattern in present:
+        for letter, others in neighbours(pattern).items():
+            near[letter] = near[letter] & others if letter in near else set(others)
+    always = {letter: _common_leaves(letters[letter], layout) for letter in letters}
+    twice = _ambiguous(present, letters, layout)
+    for letter, others in near.items():
+        kept = [always[other] for other in others if other != letter and other not in law.mixes]
+        outside = frozenset().union(*kept) if kept else frozenset()
+        for branch in layout.of(letters[letter]):
+            inside = frozenset(leaf for leaf in branch if letter not in law.mixes)
+            for leaf in branch:
+                if not leaf.anchored:
+                    allowed = (inside | outside) - twice - {leaf}
+                    yield leaf, frozenset(other for other in allowed if not other.anchored)
+
+
+def _common_leaves(space: IndexSpace, layout: Layout) -> frozenset[IndexSpace]:
+    """Leaves that every summand of the space has."""
+    sets = [frozenset(branch) for branch in layout.of(space)]
+    return frozenset.intersection(*sets)
+
+
+def _ambiguous(patterns: list[Pattern], letters: dict[str, IndexSpace], layout: Layout) -> frozenset[IndexSpace]:
+    """Leaves that stand twice on one tensor: which of the two indices is meant cannot be said."""
+    found: set[IndexSpace] = set()
+    for pattern in patterns:
+        groups = [group for axis in pattern for group in _alternatives(axis)]
+        if not groups:
+            continue
+        seen: dict[IndexSpace, str] = {}
+        for letter in {letter for axis in pattern for letter in letters_of(axis)}:
+            for branch in layout.of(letters[letter]):
+                found.update(leaf for leaf in branch if branch.count(leaf) > 1)
+            for leaf in {leaf for branch in layout.of(letters[letter]) for leaf in branch}:
+                if seen.setdefault(leaf, letter) != letter and not _exclusive(seen[leaf], letter, pattern):
+                    found.add(leaf)
+    return frozenset(found)
+
+
+def _exclusive(first: str, second: str, pattern: Pattern) -> bool:
+    """Whether two letters stand on different summands, so that never both are present."""
+    near = neighbours(pattern)
+    return second not in near[first] and any(_has_sum(axis) and {first, second} <= set(letters_of(axis)) for axis in pattern)
