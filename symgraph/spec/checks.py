@@ -240,8 +240,9 @@ class _Context:
             except (RuntimeError, ValueError):
                 yield f"the equation {term.equation!r} does not fit its operands"
                 continue
-            if found != _window(term.target):
-                yield f"the equation {term.equation!r} gives {list(found)}, the target is {list(_window(term.target))}"
+            goal = _window(term.target)
+            if len(found) != len(goal) or any(a not in (1, b) for a, b in zip(found, goal, strict=True)):
+                yield f"the equation {term.equation!r} gives {list(found)}, the target is {list(goal)}"
 
     def _view(self, view: View) -> Iterator[str]:
         if view.tensor not in self.owners:

@@ -158,7 +158,7 @@ class View(Strict):
 
 
 class ShiftTerm(Strict):
-    """``target += coefficient * einsum(equation, value, *reads)``."""
+    """``target += coefficient * einsum(equation, value, *reads)``; a size of one is broadcast to the target's."""
 
     target: View
     equation: str

@@ -1,6 +1,7 @@
 """Translations: ``target window += coefficient * einsum(equation, value, *read windows)``.
 
-A shift never changes what it reads, so subtracting the same amounts undoes it.
+The contraction is broadcast to the target's window: with a value of shape [n, 1], ``ij->ij`` adds the same to every
+column. A shift never changes what it reads, so subtracting the same amounts undoes it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def amounts(shift: Shift, value: Tensor, current: Mapping[str, Tensor]) -> Itera
     for term in shift.terms:
         target = current[term.target.tensor]
         window = _contract(term, value, current).to(device=target.device, dtype=target.dtype)
+        window = window.expand([stop - start for start, stop in term.target.window])
         yield term.target.tensor, embed(term.target, window).reshape(target.shape)
 
 

@@ -122,7 +122,14 @@ def experts(count=3, hidden=4, width=2):
         inner = torch.relu(torch.einsum("bi,ehi->beh", x, w["W1"])) * gate[..., None]
         return inner.flatten(1) @ w["W2"].T
 
-    return document(spaces, tensors), run, (9, width)
+    common = Shift(
+        name="router",
+        shape=(1, width),
+        terms=(ShiftTerm(target=whole("router", count, width), equation="ei->ei"),),
+        kind="router",
+        dimension=width,
+    )
+    return document(spaces, tensors, shifts=(common,)), run, (9, width)
 
 
 MODELS = {
