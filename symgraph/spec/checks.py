@@ -92,7 +92,7 @@ def _group(space: Space) -> Iterator[str]:
         yield "where indices are permuted, a partition has to be one class of all of them"
     if any(not members for members in space.partition):
         yield "a class of the partition is empty"
-    yield from _distinct("the partition", space, [index for members in space.partition for index in members])
+    yield from _distinct("classes of the partition", space, [index for members in space.partition for index in members])
 
 
 def _distinct(what: str, space: Space, indices: list[int]) -> Iterator[str]:
