@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product as cartesian
 
-from symgraph.infer.interpret import Applied
+from symgraph.infer.interpret import Applied, Type
 from symgraph.infer.ir import Value
 from symgraph.infer.spaces import Branch, IndexSpace, branches
-from symgraph.rules.law import Axis, Cat, Pattern, Power, Term, pattern_letters
+from symgraph.rules.law import GENERIC, Axis, Cat, Pattern, Power, Term, letters_of, pattern_letters
 
 Block = tuple[int, ...]
 Slot = tuple[int, Block, int, int]
@@ -58,11 +58,19 @@ class Layout:
             self.keep.append(root)
         return self._branches[id(root)]
 
+    def inert(self, space: IndexSpace) -> bool:
+        """Whether nothing along the space moves or scales."""
+        found = self.of(space)
+        return len(found) == 1 and all(leaf.anchored for leaf in found[0])
+
     def alternatives(self, axis: Axis, letters: dict[str, IndexSpace]) -> list[Alternative]:
         """Summands of a pattern's axis, in the order of its branches."""
         if isinstance(axis, str):
             return [((axis, index),) for index in range(len(self.of(letters[axis])))]
         if isinstance(axis, Cat):
+            inside = list(letters_of(axis))
+            if all(self.inert(letters[letter]) for letter in inside):
+                return [((inside[0], 0),)]
             return [each for part in axis.parts for each in self.alternatives(part, letters)]
         found: list[Alternative] = [()]
         for part in axis:
@@ -96,13 +104,18 @@ def slots_of(
     return found
 
 
-def equations(applied: Applied, layout: Layout) -> Iterator[Equation]:
+def equations(applied: Applied, layout: Layout, types: dict[Value, Type]) -> Iterator[Equation]:
     """All equations of one operator."""
     law = applied.law
+    everything = [*zip(applied.patterns, applied.operands, strict=True), *zip(law.results, applied.op.results, strict=False)]
+    if not all(_aligned(pattern, value, layout, applied, types) for pattern, value in everything):
+        for _, value in everything:
+            yield from _frozen(applied, layout, value, types)
+        return
     for pattern, value in zip(law.results, applied.op.results, strict=False):
         if pattern is None:
             continue
-        summands = law.summands
+        summands = frozenset(letter for letter in law.summands if not layout.inert(applied.letters[letter]))
         for block, choice, chosen in assignments(layout, pattern, applied.letters, {}, frozenset()):
             result_slots = slots_of(layout, value, block, choice, applied.letters)
             whole = (id(value), block, -1, 0)
@@ -113,6 +126,32 @@ def equations(applied: Applied, layout: Layout) -> Iterator[Equation]:
                 missing = frozenset(summands - set(chosen))
                 for operands in _operand_choices(applied, layout, monomial, chosen, missing):
                     yield from _term_equations(applied, layout, monomial, operands, chosen, result_slots, whole)
+
+
+def _aligned(
+    pattern: Pattern | None, value: Value, layout: Layout, applied: Applied, types: dict[Value, Type]
+) -> bool:
+    """Whether the summands of a pattern are those of the value's axes; refinement elsewhere can cut an axis finer."""
+    if pattern is None or value.known:
+        return True
+    return all(
+        len(layout.alternatives(axis, applied.letters)) == (1 if space is None else len(layout.of(space)))
+        for axis, space in zip(pattern, types[value], strict=True)
+    )
+
+
+def _frozen(applied: Applied, layout: Layout, value: Value, types: dict[Value, Type]) -> Iterator[Equation]:
+    """No scale and no sign on any slot of a value."""
+    if value.known:
+        return
+    axes = [[()] if space is None else layout.of(space) for space in types[value]]
+    for choice in cartesian(*(list(enumerate(branches_)) for branches_ in axes)):
+        block = tuple(index for index, _ in choice)
+        for axis, (_, branch) in enumerate(choice):
+            for position, leaf in enumerate(branch):
+                if not leaf.anchored:
+                    yield Equation(leaf, (((id(value), block, axis, position), GENERIC),), None, False, applied)
+        yield Equation(None, (((id(value), block, -1, 0), GENERIC),), None, False, applied)
 
 
 Chosen = tuple[int, Power, dict[str, list[Slot]], "Slot | None"]

@@ -57,7 +57,9 @@ class Elimination:
         solved = {key: (value if self.modulo else -value / scale) for key, value in row.items()}
         for user in self.uses.pop(pivot):
             target = self.rows[user]
-            factor = target.pop(pivot)
+            factor = target.pop(pivot, None)
+            if factor is None:  # the unknown cancelled from this row since
+                continue
             _add(target, solved, factor, self.modulo)
             for key in solved:
                 if key in target:

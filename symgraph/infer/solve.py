@@ -142,7 +142,7 @@ def solve(program: Program, typing: Typing) -> Solution:
     tensors = [_tensor(name, value, typing, layout) for name, value in program.tensors.items()]
     systems = _Systems({id(value) for value in program.tensors.values()})
     for applied in typing.applied:
-        for equation in equations(applied, layout):
+        for equation in equations(applied, layout, typing.types):
             systems.add(equation)
     read = {value for op in program.ops for value in op.operands}
     idle = [value for value in program.tensors.values() if value not in read]

@@ -53,9 +53,11 @@ def fresh(size: int, anchored: bool = False) -> IndexSpace:
 def product(parts: Sequence[IndexSpace]) -> IndexSpace:
     """The row-major product; a single part is itself."""
     flat = [part.root() for part in parts if part.size != 1]
+    if not flat:
+        return parts[0].root() if len(parts) == 1 else fresh(1)
     if len(flat) == 1:
         return flat[0]
-    if flat and all(part.inert for part in flat):
+    if all(part.inert for part in flat):
         return fresh(prod(part.size for part in flat), anchored=True)
     return IndexSpace(prod(part.size for part in flat), kind="product", parts=tuple(flat))
 
@@ -263,6 +265,7 @@ def branches(space: IndexSpace) -> list[Branch]:
     """The space as a sum of products of leaves, outer sums first. A part that is anchored throughout is one leaf."""
     root = space.root()
     if not root.kind or _all_anchored(root):
+        root.anchored = root.anchored or bool(root.kind)
         return [(root,)]
     if root.kind == "sum":
         return [branch for part in root.parts for branch in branches(part)]
