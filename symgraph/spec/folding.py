@@ -22,7 +22,14 @@ from symgraph.errors import SpecError
 
 Json = Any
 
-PERIODS = (8, 64, 512)  # longest bodies to look for, short ones first so that inner loops are found before outer ones
+PERIODS = (
+    1,
+    2,
+    4,
+    8,
+    64,
+    512,
+)  # longest bodies to look for, short ones first so that inner loops are found before outer ones
 CANDIDATES = 4  # how many periods to try at one place
 LIMIT = 4_000_000  # items that a document may unfold to
 
