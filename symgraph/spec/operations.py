@@ -27,9 +27,9 @@ def sample(spec: SymmetrySpec, seed: int = 0, scale: float = 1.0, only: Collecti
     ``scale`` bounds logarithms of scales and singular values, and is the standard deviation of shifts.
     """
     known = {space.name for space in spec.spaces} | {shift.name for shift in spec.shifts}
-    for name in sorted(set(only or ()) - known):
-        raise SpecError(f"the spec has no space or shift {name!r} to sample")
     chosen = known if only is None else set(only)
+    if unknown := sorted(chosen - known):
+        raise SpecError(f"the spec has no space or shift {unknown[0]!r} to sample")
     spaces = spec.space_map
     elements = {
         name: sampling.sample(space, spaces, _stream(seed, name), scale)

@@ -170,7 +170,7 @@ def _find(spec: SymmetrySpec, name: str) -> Space:
 
 def _story(space: Space, spec: SymmetrySpec) -> Iterator[str]:
     dimension = dimension_of(space, spec)
-    role = f" ({space.role})" if space.role else ""
+    role = f" ({space.role})" if space.role not in ("", space.name.split(".")[-1]) else ""
     yield f"{space.name}{role}: {group_text(space, spec)}, size {space.size}, {dimension:,} continuous dimensions"
     if space.per:
         yield f"It is another element for every index of {', '.join(space.per)}."
