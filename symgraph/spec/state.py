@@ -25,7 +25,7 @@ def owners(spec: SymmetrySpec) -> dict[str, model.Tensor]:
 
 
 def held(spec: SymmetrySpec, state: State) -> list[model.Tensor]:
-    """The typed tensors that the state dict holds, all of the right shape.
+    """The typed tensors that the state dict holds, all of the right shape, tied ones equal.
 
     Only buffers that nothing moves may be missing: models keep some outside of their state dict. Raises
     :class:`~symgraph.errors.CheckpointError` naming the tensor.
@@ -34,7 +34,10 @@ def held(spec: SymmetrySpec, state: State) -> list[model.Tensor]:
     for tensor in spec.tensors:
         present = names(tensor, state)
         if present:
-            fetch(tensor, state)
+            value = fetch(tensor, state)
+            for other in present[1:]:
+                if not _same(value, state[other]):
+                    raise CheckpointError(f"tensors {present[0]!r} and {other!r} are one in the spec, but differ")
             found.append(tensor)
         elif tensor.kind == "parameter" or any(True for word in tensor.words for _ in word.factors()):
             raise CheckpointError(f"tensor {tensor.name!r} of the spec is missing from the state dict")
@@ -60,3 +63,7 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
     if dtype.is_floating_point or dtype.is_complex:
         return torch.promote_types(dtype, torch.float32)
     return dtype
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a is b or a.is_meta or (a.shape == b.shape and torch.equal(a, b))

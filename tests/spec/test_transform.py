@@ -81,6 +81,13 @@ def test_aliases_share_the_result():
     assert sample(spec).apply(state).keys() == state.keys()
 
 
+def test_tied_tensors_that_differ_are_refused():
+    spec, _, _, state = case("gained_linear")
+    sample(spec).apply(state | {"W2": state["W2"].clone()})
+    with pytest.raises(CheckpointError, match=r"^tensors 'W2' and 'head\.W2' are one in the spec, but differ$"):
+        sample(spec).apply(state | {"W2": state["W2"] + 1})
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64])
 def test_dtypes_are_kept_and_cast_last(dtype):
     spec, _, _, _ = case("grouped_attention")
