@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, fx
+
+from symgraph.errors import TraceError
 
 if TYPE_CHECKING:
     from symgraph.frontend.graph import Graph
@@ -87,7 +90,33 @@ def evaluate(
     if target not in BIT_CASTS:
         args = tuple(_lift_argument(value, dtype) for value in args)
         kwargs = {name: _lift_argument(value, dtype) for name, value in kwargs.items()}
-    return lift(target(*args, **kwargs), dtype)
+    return lift(REPLACEMENTS.get(str(target), target)(*args, **kwargs), dtype)
+
+
+def grouped_mm(x: Tensor, w: Tensor, ends: Tensor, *rest: Any, bias: Tensor | None = None, **options: Any) -> Tensor:
+    """``x[s, k], w[e, k, n], ends[e] -> y[s, n]``: rows ``ends[e-1] .. ends[e]`` of x times ``w[e]``, the rest zero.
+
+    The kernels of this operator take no float64 and have no forward-mode derivative; this has both.
+    """
+    if bias is not None or x.dim() != 2 or w.dim() != 3:
+        raise TraceError("a grouped product with a bias, or of ranks other than 2 and 3, runs in its own dtype only")
+    if not torch._C._functorch.is_functorch_wrapped_tensor(ends):
+        bounds = [0, *ends.tolist()]
+        parts = [x[start:end] @ w[index] for index, (start, end) in enumerate(pairwise(bounds))]
+        return torch.cat([*parts, x.new_zeros(x.shape[0] - bounds[-1], w.shape[2])])
+    # under a transform the bounds are no numbers: every product is taken, and masked
+    rows = torch.arange(x.shape[0], device=x.device)
+    after = rows[:, None] < ends
+    before = torch.cat((torch.zeros_like(after[:, :1]), after[:, :-1]), 1)
+    mine = (after & ~before).to(x.dtype)
+    return sum((mine[:, index, None] * (x @ w[index]) for index in range(w.shape[0])), x.new_zeros(()))
+
+
+# Operators that are run as something else when the dtype is not the traced one.
+REPLACEMENTS: dict[str, Callable[..., Any]] = {
+    "aten._grouped_mm.default": grouped_mm,
+    "transformers.grouped_mm_fallback.default": grouped_mm,
+}
 
 
 def with_epsilon(node: fx.Node, args: Any, kwargs: Any, epsilon: float) -> tuple[Any, Any]:

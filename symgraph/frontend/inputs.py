@@ -14,14 +14,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException
 
 from symgraph.errors import ModelError
 from symgraph.frontend.meta import as_fake
 
 BATCH, LENGTH, DECODER_LENGTH, SEED = 2, 8, 6, 0
 
-# Where nothing is said: the side of an image, and the samples of a sound.
-IMAGE_SIZE, SAMPLES, FRAMES = 64, 4000, 32
+# Where nothing is said: the side of an image, the samples of a sound, its frames, the number of tokens.
+IMAGE_SIZE, SAMPLES, FRAMES, VOCABULARY = 64, 4000, 32, 100
 
 
 class Sizes:
@@ -56,7 +57,7 @@ def example_inputs(module: nn.Module, config: Any) -> dict[str, Tensor]:
     """Keyword arguments of one call of the module: seeded, on the CPU, batch size 2."""
     candidates = list(_candidates(module, Sizes(config)))
     if not candidates:
-        name = getattr(module, "main_input_name", "?")
+        name = getattr(module, "main_input_name", type(module).__name__)
         raise ModelError(f"no example input for {name!r} is known: pass file.py:factory that returns (module, kwargs)")
     if len(candidates) == 1:
         return candidates[0]
@@ -70,12 +71,14 @@ def example_inputs(module: nn.Module, config: Any) -> dict[str, Tensor]:
 
 
 def _accepts(module: nn.Module, kwargs: dict[str, Tensor]) -> bool:
-    """Whether a call runs, on tensors without values."""
+    """Whether a call runs; on tensors without values, where the module has none."""
     was_training = module.training
     module.eval()
     try:
-        with torch.no_grad(), as_fake(module, (), kwargs, always=True) as (_, fake):
-            module(**fake)
+        with torch.no_grad(), as_fake(module, (), kwargs) as (_, inputs):
+            module(**inputs)
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        return True  # it came as far as a question about values
     except Exception:
         return False
     finally:
@@ -86,10 +89,11 @@ def _accepts(module: nn.Module, kwargs: dict[str, Tensor]) -> bool:
 def _candidates(module: nn.Module, sizes: Sizes) -> Iterator[dict[str, Tensor]]:
     """Combinations of inputs: all that the signature knows first, then the main input alone."""
     accepted = inspect.signature(module.forward).parameters
-    main = getattr(module, "main_input_name", "input_ids")
     known = [name for name in _MAKERS if name in accepted and (name != "decoder_input_ids" or _decodes(module))]
-    if main not in known:
+    if not known:
         return
+    main = getattr(module, "main_input_name", None)
+    main = main if main in known else known[0]
     shapes = {name: list(_MAKERS[name](sizes)) for name in known}
     needed = [name for name in known if name == main or name == "decoder_input_ids"]
     for names in (known, needed) if set(known) != set(needed) else (needed,):
@@ -103,7 +107,7 @@ def _decodes(module: nn.Module) -> bool:
 
 def _ids(length: int) -> Callable[[Sizes], Iterator[Tensor]]:
     def make(sizes: Sizes) -> Iterator[Tensor]:
-        vocabulary = sizes.find("vocab_size")
+        vocabulary = sizes.find("vocab_size", default=VOCABULARY)
         if isinstance(vocabulary, int):
             special = sizes.special_tokens()
             ordinary = [token for token in range(min(vocabulary, 2**16)) if token not in special] or [0]

@@ -19,10 +19,10 @@ from torch.utils import _pytree as pytree
 
 @contextmanager
 def as_fake(
-    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, always: bool = False
+    module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
     """Put fake CPU tensors in the place of the module's and the example's, if any of the module's is on meta."""
-    if not always and not any(value.is_meta for value in (*module.parameters(), *module.buffers())):
+    if not any(value.is_meta for value in (*module.parameters(), *module.buffers())):
         yield args, kwargs
         return
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -38,6 +38,29 @@ def as_fake(
     replaced = _replace_state(module, fake)
     try:
         yield pytree.tree_map(fake, args), pytree.tree_map(fake, kwargs)
+    finally:
+        for table, name, value in replaced:
+            table[name] = value
+
+
+@contextmanager
+def untied(module: nn.Module) -> Iterator[None]:
+    """Give every place that holds a tied parameter an object of its own, of the same storage.
+
+    Export lists one placeholder per name but lets all uses of one object read the last of them. Then nobody could say
+    which use belongs to which name, or describe the model with its weights untied.
+    """
+    seen: set[int] = set()
+    replaced: list[tuple[dict[str, Any], str, nn.Parameter]] = []
+    for part in module.modules():
+        for name, value in part._parameters.items():
+            if value is not None and id(value) in seen:
+                replaced.append((part._parameters, name, value))
+            seen.add(id(value))
+    try:
+        for table, name, value in replaced:
+            table[name] = nn.Parameter(value.detach(), requires_grad=False)
+        yield
     finally:
         for table, name, value in replaced:
             table[name] = value

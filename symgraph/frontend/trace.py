@@ -20,7 +20,7 @@ from torch.utils import _pytree as pytree
 from symgraph.errors import TraceError
 from symgraph.frontend.fold import erase_assertions, fold
 from symgraph.frontend.graph import Graph
-from symgraph.frontend.meta import as_fake
+from symgraph.frontend.meta import as_fake, untied
 from symgraph.frontend.outputs import choose, is_continuous, keep_only, returned_nodes
 
 STATE_KINDS = {InputKind.PARAMETER: "parameters", InputKind.BUFFER: "buffers"}
@@ -77,7 +77,7 @@ def _trace_once(
 
 
 def _export(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> ExportedProgram:
-    with _quiet(), as_fake(module, args, kwargs) as (args, kwargs):
+    with _quiet(), untied(module), as_fake(module, args, kwargs) as (args, kwargs):
         try:
             program = torch.export.export(module, args, kwargs, strict=False)
             _refuse_caches(program.call_spec.out_spec)
@@ -93,7 +93,7 @@ def _export(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 def _quiet() -> Iterator[None]:
     """Export prints half a graph and logs where it stands when it fails; the error's first line says what matters."""
     level = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.ERROR)
     try:
         with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
