@@ -61,7 +61,7 @@ class Layout:
     def inert(self, space: IndexSpace) -> bool:
         """Whether nothing along the space moves or scales."""
         found = self.of(space)
-        return len(found) == 1 and all(leaf.anchored for leaf in found[0])
+        return len(found) == 1 and bool(found[0]) and all(leaf.anchored for leaf in found[0])
 
     def alternatives(self, axis: Axis, letters: dict[str, IndexSpace]) -> list[Alternative]:
         """Summands of a pattern's axis, in the order of its branches."""

@@ -103,7 +103,7 @@ def interpret(program: Program, strict: bool = False) -> Typing:
         typing.types[value] = tuple(None if size == 1 else fresh(size, anchored=True) for size in value.shape)
     read = {value for op in program.ops for value in op.operands}
     for value in program.tensors.values():
-        idle = value not in read
+        idle = value not in read or 0 in value.shape
         typing.types[value] = tuple(None if size == 1 else fresh(size, anchored=idle) for size in value.shape)
     for op in program.ops:
         _apply(op, typing, strict)

@@ -113,7 +113,7 @@ def _occurrences(space: IndexSpace, solution: Solution, path: Occurrence = ()) -
     """Paths of the factors of every branch, in the order of the branches."""
     root = space.root()
     if not root.kind or solution.layout.of(root) == [(root,)]:
-        return [[path]]
+        return [[path] if solution.layout.of(root)[0] else []]
     parts = [_occurrences(part, solution, (*path, index)) for index, part in enumerate(root.parts)]
     if root.kind == "sum":
         return [branch for part in parts for branch in part]
@@ -315,7 +315,7 @@ class _Writer:
         """
         root = space.root()
         layout = self.state.solution.layout
-        if not root.kind or layout.of(root) == [(root,)]:
+        if not root.kind or layout.of(root) in ([(root,)], [()]):
             leaf = self._leaf(root, first, before.get(first, 0))
             return self._with_units(leaf, first) if own else leaf
         if root.kind == "sum":
@@ -369,11 +369,13 @@ class _Writer:
 def _merge_pinned(words: list[Word]) -> list[Word]:
     merged: list[Word] = []
     for word in words:
+        if word == Pinned(1):
+            continue
         if isinstance(word, Pinned) and merged and isinstance(merged[-1], Pinned):
             merged[-1] = Pinned(merged[-1].length * word.length)
         else:
             merged.append(word)
-    return merged
+    return merged or [Pinned(1)]
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

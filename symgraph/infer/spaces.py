@@ -262,11 +262,14 @@ Branch = tuple[IndexSpace, ...]
 
 
 def branches(space: IndexSpace) -> list[Branch]:
-    """The space as a sum of products of leaves, outer sums first. A part that is anchored throughout is one leaf."""
+    """The space as a sum of products of leaves, outer sums first. A part that is anchored throughout is one leaf.
+
+    A space of size one has no leaf: what scales it scales the whole block.
+    """
     root = space.root()
     if not root.kind or _all_anchored(root):
         root.anchored = root.anchored or bool(root.kind)
-        return [(root,)]
+        return [()] if root.size == 1 and not root.anchored else [(root,)]
     if root.kind == "sum":
         return [branch for part in root.parts for branch in branches(part)]
     found: list[Branch] = [()]
