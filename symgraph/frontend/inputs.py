@@ -21,8 +21,11 @@ from symgraph.frontend.meta import as_fake
 
 BATCH, LENGTH, DECODER_LENGTH, SEED = 2, 8, 6, 0
 
-# Where nothing is said: the side of an image, the samples of a sound, its frames, the number of tokens.
-IMAGE_SIZE, SAMPLES, FRAMES, VOCABULARY = 64, 4000, 32, 100
+# Where nothing is said: the sides of an image, the samples of a sound, its frames, the number of tokens.
+IMAGE_SIZES, SAMPLES, FRAMES, VOCABULARY = (64, 224), 4000, 32, 100
+
+# Inputs that take the place of others, so that they count only where they are the main one.
+ALONE = frozenset({"inputs_embeds", "past_values"})
 
 
 class Sizes:
@@ -89,10 +92,12 @@ def _accepts(module: nn.Module, kwargs: dict[str, Tensor]) -> bool:
 def _candidates(module: nn.Module, sizes: Sizes) -> Iterator[dict[str, Tensor]]:
     """Combinations of inputs: all that the signature knows first, then the main input alone."""
     accepted = inspect.signature(module.forward).parameters
-    known = [name for name in _MAKERS if name in accepted and (name != "decoder_input_ids" or _decodes(module))]
+    main = getattr(module, "main_input_name", None)
+    known = [name for name in _MAKERS if name in accepted and (name not in ALONE or name == main)]
+    if not _decodes(module):
+        known = [name for name in known if name != "decoder_input_ids"]
     if not known:
         return
-    main = getattr(module, "main_input_name", None)
     main = main if main in known else known[0]
     shapes = {name: list(_MAKERS[name](sizes)) for name in known}
     needed = [name for name in known if name == main or name == "decoder_input_ids"]
@@ -119,15 +124,16 @@ def _ids(length: int) -> Callable[[Sizes], Iterator[Tensor]]:
 
 def _images(sizes: Sizes) -> Iterator[Tensor]:
     """x[batch, channels, height, width], or with frames before the channels."""
-    size = sizes.find("image_size", "input_size", default=IMAGE_SIZE)
-    if isinstance(size, dict):
-        size = (size.get("height", IMAGE_SIZE), size.get("width", IMAGE_SIZE))
-    height, width = size[-2:] if isinstance(size, (list, tuple)) else (size, size)
     channels = sizes.find("num_channels", "in_channels", "in_chans", default=3)
     frames = sizes.find("num_frames", "frames_per_clip")
-    if isinstance(frames, int):
-        yield _normal(BATCH, frames, channels, height, width)
-    yield _normal(BATCH, channels, height, width)
+    for size in (sizes.find("image_size", "input_size"), *IMAGE_SIZES):
+        if isinstance(size, dict):
+            size = (size.get("height"), size.get("width"))
+        sides = tuple(size[-2:]) if isinstance(size, (list, tuple)) else (size, size)
+        if all(isinstance(side, int) for side in sides):
+            if isinstance(frames, int):
+                yield _normal(BATCH, frames, channels, *sides)
+            yield _normal(BATCH, channels, *sides)
 
 
 def _sound(sizes: Sizes) -> Iterator[Tensor]:
@@ -149,6 +155,16 @@ def _features(sizes: Sizes) -> Iterator[Tensor]:
     yield _normal(BATCH, bins, FRAMES)
 
 
+def _embeddings(sizes: Sizes) -> Iterator[Tensor]:
+    """x[batch, time, width]."""
+    yield _normal(BATCH, LENGTH, sizes.find("hidden_size", "d_model", default=LENGTH))
+
+
+def _series(sizes: Sizes) -> Iterator[Tensor]:
+    """x[batch, time, channels]."""
+    yield _normal(BATCH, sizes.find("context_length", default=FRAMES), sizes.find("num_input_channels", default=1))
+
+
 def _normal(*shape: int) -> Tensor:
     return torch.randn(shape, generator=_generator())
 
@@ -164,4 +180,6 @@ _MAKERS: dict[str, Callable[[Sizes], Iterator[Tensor]]] = {
     "input_values": _sound,
     "input_features": _features,
     "decoder_input_ids": _ids(DECODER_LENGTH),
+    "inputs_embeds": _embeddings,
+    "past_values": _series,
 }
