@@ -31,7 +31,7 @@ PERIODS = (
     512,
 )  # longest bodies to look for, short ones first so that inner loops are found before outer ones
 CANDIDATES = 4  # how many periods to try at one place
-LIMIT = 4_000_000  # items that a document may unfold to
+LIMIT = 1_000_000  # items that a document may unfold to
 
 _HEADER = re.compile(r"for ([a-z]) in (\d+)\.\.(\d+)(?: \(\d+\))?")
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')

@@ -148,11 +148,12 @@ class Absorption(Strict):
 
 
 class View(Strict):
-    """A window of a tensor: reshaped to ``shape``, then ``start .. stop`` on every axis."""
+    """A window of a tensor: reshaped to ``shape``, then ``start .. stop`` on every axis; or one over its entries."""
 
     tensor: str
     shape: tuple[int, ...]
     window: tuple[tuple[int, int], ...]
+    reciprocal: bool = False
 
     _lists = field_validator("shape", "window", mode="before")(_tuples)
 

@@ -10,6 +10,7 @@ import torch
 
 from symgraph.algebra import lie, sampling
 from symgraph.algebra.action import act
+from symgraph.algebra.words import Word
 from symgraph.errors import CheckpointError, SpecError
 from symgraph.spec import model, shifts
 from symgraph.spec.model import Absorption, Space, SymmetrySpec, Target
@@ -97,9 +98,11 @@ def tangents(spec: SymmetrySpec, canon: State, order: Sequence[str] | None = Non
     start, rows = {}, 0
     for name in given:
         start[owner[name].name if name in owner else name] = rows
-        rows += canon[name].numel()
-    weights = {one.name: fetch(one, canon).detach().double() for one in held(spec, canon)}
-    parts = [_space_directions(space, spec, weights) for space in spec.spaces]
+        rows += owner[name].numel if name in owner else canon[name].numel()
+    tensors, spaces = held(spec, canon), spec.space_map
+    weights = {tensor.name: fetch(tensor, canon).detach().double() for tensor in tensors}
+    carriers = _carriers(tensors)
+    parts = [_space_directions(space, spaces, carriers[space.name], weights) for space in spec.spaces]
     parts += [_shift_directions(shift, weights, owner) for shift in spec.shifts]
     parts += [_absorption_directions(one, weights, owner) for one in spec.absorptions]
     result = torch.zeros(rows, sum(count for count, _ in parts), dtype=torch.float64)
@@ -115,13 +118,23 @@ def tangents(spec: SymmetrySpec, canon: State, order: Sequence[str] | None = Non
 Directions = tuple[int, list[tuple[str, torch.Tensor]]]  # number of columns; per tensor [numel, columns], to be summed
 
 
-def _space_directions(space: Space, spec: SymmetrySpec, weights: State) -> Directions:
+Carriers = list[tuple[str, tuple[Word, ...]]]  # the tensors that a space stands on, with their words
+
+
+def _carriers(tensors: list[model.Tensor]) -> dict[str, Carriers]:
+    found: dict[str, Carriers] = defaultdict(list)
+    for tensor in tensors:
+        words = words_of(tensor)
+        for name in {factor.space for word in words for factor in word.factors()}:
+            found[name].append((tensor.name, words))
+    return found
+
+
+def _space_directions(space: Space, spaces: dict[str, Space], carriers: Carriers, weights: State) -> Directions:
     """Derivative of the action along every coordinate of the Lie algebra, at the identity."""
-    spaces, count = spec.space_map, dimension_of(space, spec)
+    count = lie.dimension(space, spaces)
     if not count:
         return 0, []
-    typed = [(tensor.name, words_of(tensor)) for tensor in spec.tensors if tensor.name in weights]
-    carriers = [one for one in typed if any(f.space == space.name for word in one[1] for f in word.factors())]
 
     def moved(coordinates: torch.Tensor) -> tuple[torch.Tensor, ...]:
         element = {space.name: lie.first_order(space, spaces, coordinates)}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from math import prod
 
@@ -15,13 +15,13 @@ from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
+from symgraph.algebra import lie
 from symgraph.algebra.elements import depth
 from symgraph.algebra.groups import Group
 from symgraph.algebra.words import parse
 from symgraph.errors import SpecError
 from symgraph.spec.folding import Json, fold
 from symgraph.spec.model import Space, SymmetrySpec
-from symgraph.spec.operations import dimension_of
 
 LINES = 12  # longest list of tensors or operators in a story
 
@@ -46,12 +46,11 @@ def spaces_table(spec: SymmetrySpec) -> Table:
     return table
 
 
-def group_text(space: Space, spec: SymmetrySpec) -> str:
+def group_text(space: Space, spaces: Mapping[str, Space]) -> str:
     """The group in mathematical form: ``O(4096)``, ``GL(4)^2 wr S_2``, ``S_6, scale R*``.
 
     ``G^k wr S_k`` has an element of G for each of the k indices of an outer space that permutes.
     """
-    spaces = spec.space_map
     text = _GROUPS.get(space.group, _permutations)(space)
     copies = prod(spaces[name].size for name in space.per)
     if copies > 1:
@@ -96,16 +95,17 @@ def _ranged(text: str, ranges: dict[str, tuple[int, int]]) -> str:
 
 
 def _rows(spec: SymmetrySpec) -> Iterator[dict[str, Json]]:
+    spaces = spec.space_map
     carriers = Counter(
         name for tensor in spec.tensors for name in {factor.space for word in tensor.words for factor in word.factors()}
     )
     for space in spec.spaces:
         yield {
             "name": space.name,
-            "group": group_text(space, spec),
+            "group": group_text(space, spaces),
             "per": ", ".join(_relative(outer, space.name) for outer in space.per),
             "size": space.size,
-            "dimension": dimension_of(space, spec),
+            "dimension": lie.dimension(space, spaces),
             "tensors": carriers[space.name],
         }
 
@@ -169,9 +169,10 @@ def _find(spec: SymmetrySpec, name: str) -> Space:
 
 
 def _story(space: Space, spec: SymmetrySpec) -> Iterator[str]:
-    dimension = dimension_of(space, spec)
+    spaces = spec.space_map
+    group, dimension = group_text(space, spaces), lie.dimension(space, spaces)
     role = f" ({space.role})" if space.role not in ("", space.name.split(".")[-1]) else ""
-    yield f"{space.name}{role}: {group_text(space, spec)}, size {space.size}, {dimension:,} continuous dimensions"
+    yield f"{space.name}{role}: {group}, size {space.size}, {dimension:,} continuous dimensions"
     if space.per:
         yield f"It is another element for every index of {', '.join(space.per)}."
     inner = [one.name for one in spec.spaces if space.name in one.per]

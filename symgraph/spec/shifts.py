@@ -29,7 +29,8 @@ def amounts(shift: Shift, value: Tensor, current: Mapping[str, Tensor]) -> Itera
 
 def window_of(view: View, tensor: Tensor) -> Tensor:
     """The window of ``tensor`` that the view shows."""
-    return tensor.reshape(view.shape)[tuple(slice(start, stop) for start, stop in view.window)]
+    window = tensor.reshape(view.shape)[tuple(slice(start, stop) for start, stop in view.window)]
+    return window.reciprocal() if view.reciprocal else window
 
 
 def embed(view: View, window: Tensor) -> Tensor:

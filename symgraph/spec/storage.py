@@ -80,7 +80,7 @@ def _fields(element: Element) -> Arrays:
 def _stage(s: int, described: dict[str, list[str]], arrays: Arrays, spec: SymmetrySpec) -> Stage:
     spaces, values = spec.space_map, {shift.name: shift.shape for shift in spec.shifts}
     elements = {
-        name: _element(spaces[name], f"stage/{s}/{k}/", arrays, spec) for k, name in enumerate(described["spaces"])
+        name: _element(spaces[name], f"stage/{s}/{k}/", arrays, spaces) for k, name in enumerate(described["spaces"])
     }
     shifts = []
     for k, name in enumerate(described["shifts"]):
@@ -91,8 +91,8 @@ def _stage(s: int, described: dict[str, list[str]], arrays: Arrays, spec: Symmet
     return Stage(elements, tuple(shifts))
 
 
-def _element(space: Space, prefix: str, arrays: Arrays, spec: SymmetrySpec) -> Element:
-    shape = (*lead(space, spec.space_map), space.size)
+def _element(space: Space, prefix: str, arrays: Arrays, spaces: dict[str, Space]) -> Element:
+    shape = (*lead(space, spaces), space.size)
 
     def take(field: str, expected: tuple[int, ...]) -> torch.Tensor:
         value = arrays[prefix + field]

@@ -62,7 +62,7 @@ def test_groups_in_mathematical_form(options, text):
         Space(name="query", size=4, group="permutation", per=("kv",)),
     ]
     space = Space(name="a", size=6, **options)
-    assert group_text(space, document([*outer, space], [])) == text
+    assert group_text(space, {one.name: one for one in (*outer, space)}) == text
 
 
 def test_the_story_of_a_space():
