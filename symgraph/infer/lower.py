@@ -17,6 +17,7 @@ from symgraph.infer.generators import Generator, approximate, select
 from symgraph.infer.interpret import Record, Typing, Unruled
 from symgraph.infer.ir import Program
 from symgraph.infer.naming import common_path, names, unique
+from symgraph.infer.shifts import find_shifts
 from symgraph.infer.solve import Leaf, Solution, TensorLayout
 from symgraph.infer.spaces import IndexSpace
 from symgraph.spec import model
@@ -59,6 +60,7 @@ def lower(
         spaces=tuple(spaces),
         tensors=tensors,
         absorptions=tuple(_absorption(each, program) for each in absorbed),
+        shifts=tuple(find_shifts(program, typing, solution)),
         pins=tuple(_pin(each) for each in typing.unruled),
         approximate=tuple(_approximate(solution, generators)),
         dimension=model.Dimension(by_space={}, by_kind={}, total=0),

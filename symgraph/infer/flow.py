@@ -1,0 +1,399 @@
+"""Follows a change of a parameter until it disappears or is taken back by another parameter.
+
+It disappears where an operator ignores it: softmax a constant along its axis, a mean subtraction too, a slice what it cuts off.
+It is taken back where a parameter is added to the same tensor. What happens in between is linear, and is written down as an
+``einsum`` of the change and the weights that it passed, which is the amount to take back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from symgraph.infer.frames import (
+    DATA, Broken, Frame, Runs, assign, constant, data, is_constant, letters_in, pattern_frame, windows,
+)  # fmt: skip
+from symgraph.infer.frames import Run as FrameRun
+from symgraph.infer.interpret import Typing, law_of, letter_sizes, varying_axes
+from symgraph.infer.ir import Op, Program, Value
+from symgraph.infer.naming import parametric_values
+from symgraph.infer.solve import Solution
+from symgraph.infer.spaces import IndexSpace
+from symgraph.rules.fixed import fixed_operator
+from symgraph.rules.law import Law, pattern_letters
+
+aten = torch.ops.aten
+
+_SOFTMAX = {aten.softmax.int, aten._softmax.default, aten.log_softmax.int, aten._log_softmax.default,
+            aten._safe_softmax.default}  # fmt: skip
+_STOCHASTIC = {aten.softmax.int, aten._softmax.default, aten._safe_softmax.default}
+_READS = {aten.embedding.default, aten.index_select.default, aten.index.Tensor}
+_SAME = {aten.alias.default, aten.clone.default, aten._to_copy.default, aten.to.dtype, aten.dropout.default,
+         aten.contiguous.default, aten.type_as.default}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Read:
+    """A tensor that a change was multiplied with: its frame names the letters of its axes."""
+
+    tensor: str
+    frame: Frame
+    reciprocal: bool = False
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of a value: ``coefficient * einsum(value, *reads)`` on a frame. ``exact`` while it is known in full."""
+
+    frame: Frame
+    reads: tuple[Read, ...] = ()
+    coefficient: float = 1.0
+    exact: bool = True
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a parameter takes back: its frame, and the change at that point."""
+
+    tensor: str
+    frame: Frame
+    reads: tuple[Read, ...]
+    coefficient: float
+
+
+@dataclass
+class Flow:
+    """The program with what following changes needs to know of it."""
+
+    program: Program
+    typing: Typing
+    solution: Solution
+    users: dict[Value, list[Op]] = field(default_factory=dict)
+    order: dict[int, int] = field(default_factory=dict)
+    parametric: set[int] = field(default_factory=set)
+    outputs: set[int] = field(default_factory=set)
+    fresh: int = 0
+    memo: dict[tuple[int, Frame], bool] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.users = self.program.users()
+        self.order = {id(op): index for index, op in enumerate(self.program.ops)}
+        self.parametric = parametric_values(self.program)
+        self.outputs = {id(value) for value in self.program.outputs}
+        self.laws: dict[int, tuple[Law | None, list[Value], dict[str, int]]] = {}
+
+    def law(self, op: Op) -> tuple[Law, list[Value], dict[str, int]]:
+        """The law of an operator, its operands, and the sizes of its letters."""
+        if id(op) not in self.laws:
+            law, values = law_of(op)
+            self.laws[id(op)] = (law, values, letter_sizes(law, values, op) if law is not None else {})
+        law, values, sizes = self.laws[id(op)]
+        if law is None:
+            raise Broken
+        return law, values, sizes
+
+    def letter(self) -> str:
+        """A letter that no frame has yet."""
+        self.fresh += 1
+        return f"l{self.fresh}"
+
+    def frames(self, value: Value, free: dict[IndexSpace, list[tuple[int, int]]]) -> list[Frame]:
+        """All combinations of windows of a tensor's axes, without letters."""
+        found: list[Frame] = [()]
+        for space in self.typing.types[value]:
+            found = [(*frame, runs) for frame in found for runs in windows(space, self.solution.layout, free)]
+        return found
+
+    def named(self, frame: Frame, skip: frozenset[int] = frozenset()) -> Frame:
+        """The frame with a new letter on every run of the axes that are not skipped."""
+        return tuple(
+            runs if axis in skip else tuple(FrameRun(run.size, run.low, run.high, self.letter()) for run in runs)
+            for axis, runs in enumerate(frame)
+        )
+
+    # --- forward ------------------------------------------------------------------------------------------------------
+
+    def follow(self, value: Value, change: Change, after: int) -> list[Taken]:
+        """What other parameters take back so that nothing of the change of a value is seen. Raises Broken if it is."""
+        if id(value) in self.outputs:
+            raise Broken
+        if not change.exact:
+            key = (id(value), change.frame)
+            if key in self.memo:
+                if self.memo[key]:
+                    return []
+                raise Broken
+            try:
+                found = self._users(value, change, after)
+            except Broken:
+                self.memo[key] = False
+                raise
+            self.memo[key] = True
+            return found
+        return self._users(value, change, after)
+
+    def _users(self, value: Value, change: Change, after: int) -> list[Taken]:
+        taken: list[Taken] = []
+        users = self.users.get(value, [])
+        means = {id(op.results[0]): op for op in users if op.target is aten.mean.dim}
+        for op in users:
+            if id(op.results[0]) in means and self._centred(op, users):
+                continue  # together with the subtraction below
+            if op.target is aten.sub.Tensor and op.args[0] is value and id(op.args[1]) in means:
+                axes = means[id(op.args[1])].args[1]
+                if not is_constant(run for axis in axes for run in change.frame[axis]):
+                    raise Broken
+                continue
+            taken += self.through(op, value, change, after)
+        return taken
+
+    def _centred(self, mean: Op, users: list[Op]) -> bool:
+        result = mean.results[0]
+        readers = self.users.get(result, [])
+        return len(readers) == 1 and readers[0] in users and readers[0].target is aten.sub.Tensor
+
+    def through(self, op: Op, value: Value, change: Change, after: int) -> list[Taken]:
+        """Follow a change of one operand of an operator."""
+        if op.target in _SOFTMAX:
+            if is_constant(change.frame[op.args[1] % len(value.shape)]):
+                return []
+            raise Broken
+        if op.target is fixed_operator:
+            self._check_operator(op, change)
+            return self.follow(op.results[0], change, after)
+        law, values, sizes = self.law(op)
+        positions = [index for index, each in enumerate(values) if each is value]
+        if len(positions) != 1 or len(law.results) != 1 or law.results[0] is None:
+            raise Broken
+        position = positions[0]
+        pattern = law.operands[position]
+        if pattern is None:
+            return []
+        known: dict[str, Runs] = {}
+        for axis, runs in zip(pattern, change.frame, strict=True):
+            if axis != () and not assign(axis, runs, sizes, known):
+                return []
+        return self._result(op, law, values, sizes, position, known, change, after)
+
+    def _check_operator(self, op: Op, change: Change) -> None:
+        """A fixed operator that differs by position keeps a change only on the coordinates that it leaves alone."""
+        _, axis, matrices, _ = op.args
+        identity = torch.eye(matrices.shape[-1], dtype=matrices.dtype)
+        runs = change.frame[axis]
+        if len(runs) != 1:
+            raise Broken
+        inside = slice(runs[0].low, runs[0].high)
+        same = matrices[:, :, inside] == identity[:, inside]
+        if not bool(same.all()) or not bool((matrices[:, inside, :] == identity[inside, :]).all()):
+            raise Broken
+
+    def _result(
+        self, op: Op, law: Law, values: list[Value], sizes: dict[str, int], position: int, known: dict[str, Runs],
+        change: Change, after: int,
+    ) -> list[Taken]:  # fmt: skip
+        terms = [monomial for monomial in law.terms if any(index == position for index, _ in monomial.powers)]
+        if not terms and not any(law.results):
+            return []
+        if len(terms) != 1 or not dict(terms[0].powers)[position].linear:
+            raise Broken
+        result = law.results[0]
+        assert result is not None
+        coefficient = change.coefficient * _coefficient(op, position)
+        current = Change(change.frame, change.reads, coefficient, change.exact)
+        state = dict(known)
+        for index, entry in terms[0].powers:
+            if index != position:
+                if not entry.linear and not values[index].known:
+                    raise Broken
+                current = self._multiply(law, values, sizes, index, position, state, known, current, op)
+        kept = set(pattern_letters(result))
+        alone = [letter for letter in known if letter not in kept and len(terms[0].powers) == 1]
+        read_by_data = op.target in _READS and not all(is_constant(known[letter]) for letter in alone)
+        for letter in pattern_letters(result):
+            state.setdefault(letter, data(sizes[letter]) if read_by_data else constant(sizes[letter]))
+        exact = current.exact and DATA not in letters_in(tuple(state.values()))
+        if alone and op.target not in _READS:  # a sum of the change: its number is not kept
+            exact = False
+        for use in law.uses:
+            if use.letter in state and use.letter in known and not is_constant(state[use.letter]) and law.mixes:
+                raise Broken
+        frame = pattern_frame(result, sizes, {letter: state[letter] for letter in pattern_letters(result) if letter in state})
+        moved = Change(frame, current.reads, current.coefficient, exact)
+        if exact:
+            absorbed = self.absorb(op, law, values, sizes, terms[0], result, moved, after)
+            if absorbed is not None:
+                return [absorbed]
+        return self.follow(op.results[0], moved, after)
+
+    def _multiply(
+        self, law: Law, values: list[Value], sizes: dict[str, int], index: int, position: int, state: dict[str, Runs],
+        known: dict[str, Runs], change: Change, op: Op,
+    ) -> Change:  # fmt: skip
+        """Another factor of the monomial: a weight adds its letters, a stochastic matrix passes, anything else is data."""
+        other, pattern = values[index], law.operands[index]
+        if pattern is None:
+            return change
+        letters = pattern_letters(pattern)
+        result = set(pattern_letters(law.results[0] or ()))
+        if other.known:
+            varying = varying_axes(other)
+            changed = {letter for axis in varying for letter in pattern_letters((pattern[axis],))}
+            if other.constant is not None and not varying:
+                value = float(other.constant.flatten()[0]) if other.constant.numel() else 1.0
+                return Change(change.frame, change.reads, change.coefficient * value, change.exact)
+            for letter in changed:
+                state[letter] = data(sizes[letter])
+            return Change(change.frame, change.reads, change.coefficient, False)
+        summed = [letter for letter in letters if letter in known and letter not in result]
+        if self._stochastic(other, pattern, summed) and all(is_constant(known[letter]) for letter in summed):
+            return change
+        tensor = self._tensor(other) if change.exact else None
+        if tensor is not None:
+            return self._weight(tensor, pattern, sizes, state, known, change)
+        for letter in letters:
+            if letter in result:
+                state[letter] = data(sizes[letter])
+        for letter in result:
+            if letter in state and any(run.letter for run in state[letter]):
+                state[letter] = tuple(FrameRun(run.size, run.low, run.high, DATA if run.letter else "")
+                                      for run in state[letter])  # fmt: skip
+        return Change(change.frame, change.reads, change.coefficient, False)
+
+    def _stochastic(self, value: Value, pattern: tuple[object, ...], summed: list[str]) -> bool:
+        """Whether the value sums to one along the one letter that is summed."""
+        if len(summed) != 1 or summed[0] not in pattern:
+            return False
+        axis = pattern.index(summed[0])
+        while value.producer is not None and value.producer.target in _SAME:
+            value = value.producer.args[0]
+        producer = value.producer
+        return producer is not None and producer.target in _STOCHASTIC and producer.args[1] % len(value.shape) == axis
+
+    def _tensor(self, value: Value) -> tuple[str, Frame] | None:
+        """The tensor that a value is, by rearrangement, and the frame in which it is read, with letters."""
+        if value.tensor:
+            frames = self.frames(value, {})
+            return (value.tensor, frames[0]) if len(frames) == 1 else None
+        return None
+
+    def _weight(
+        self, tensor: tuple[str, Frame], pattern: tuple[object, ...], sizes: dict[str, int], state: dict[str, Runs],
+        known: dict[str, Runs], change: Change,
+    ) -> Change:  # fmt: skip
+        name, frame = tensor
+        own: dict[str, Runs] = {}
+        for axis, runs in zip(pattern, frame, strict=True):
+            if axis != () and not assign(axis, runs, sizes, own):  # type: ignore[arg-type]
+                raise Broken
+        named: dict[str, Runs] = {}
+        for letter, runs in own.items():
+            before = known.get(letter, state.get(letter))
+            named[letter] = self._matched(runs, before)
+            if letter not in known or letter in state:
+                state[letter] = named[letter]
+        read = Read(name, pattern_frame(pattern, sizes, named))  # type: ignore[arg-type]
+        return Change(change.frame, (*change.reads, read), change.coefficient, change.exact)
+
+    def _matched(self, runs: Runs, before: Runs | None) -> Runs:
+        """Letters for the runs of a weight: those of the change where it has them, new ones elsewhere."""
+        if before is None or is_constant(before):
+            return tuple(FrameRun(run.size, run.low, run.high, self.letter()) for run in runs)
+        if len(before) != len(runs) or any(a.size != b.size for a, b in zip(before, runs, strict=True)):
+            raise Broken
+        return tuple(FrameRun(b.size, b.low, b.high, b.letter or self.letter()) for b in before)
+
+    # --- taking back --------------------------------------------------------------------------------------------------
+
+    def absorb(
+        self, op: Op, law: Law, values: list[Value], sizes: dict[str, int], own: object, result: tuple[object, ...],
+        change: Change, after: int,
+    ) -> Taken | None:  # fmt: skip
+        """Another summand of the same operator that a later parameter controls."""
+        for monomial in law.terms:
+            if monomial is own or len(monomial.powers) != 1 or not monomial.powers[0][1].linear:
+                continue
+            index = monomial.powers[0][0]
+            pattern = law.operands[index]
+            if pattern is None:
+                continue
+            try:
+                frame = self._pull(op, result, change.frame, pattern, sizes)
+                sign = _coefficient(op, index)
+                found = self._control(values[index], Change(frame, change.reads, -change.coefficient / sign), after, op)
+            except Broken:
+                continue
+            if found is not None:
+                return found
+        return None
+
+    def _pull(
+        self, op: Op, result: tuple[object, ...], frame: Frame, pattern: tuple[object, ...], sizes: dict[str, int]
+    ) -> Frame:  # fmt: skip
+        """The frame of an operand that makes the change of the result; letters that it lacks must be constant."""
+        known: dict[str, Runs] = {}
+        for axis, runs in zip(result, frame, strict=True):
+            if axis != () and not assign(axis, runs, sizes, known):  # type: ignore[arg-type]
+                raise Broken
+        present = set(pattern_letters(pattern))  # type: ignore[arg-type]
+        for letter, runs in known.items():
+            if letter not in present and not is_constant(runs):
+                raise Broken
+        for letter in present - set(known):
+            if op.target not in _READS:
+                raise Broken
+            known[letter] = constant(sizes[letter])  # the same for every row that can be read
+        return pattern_frame(pattern, sizes, known)  # type: ignore[arg-type]
+
+    def _control(self, value: Value, change: Change, after: int, reader: Op) -> Taken | None:
+        """The parameter that can add the change to a value which nothing else reads."""
+        if len(self.users.get(value, [])) != 1 or id(value) in self.outputs:
+            return None
+        if value.tensor:
+            if value.buffer or self.order[id(reader)] <= after:
+                return None
+            return Taken(value.tensor, change.frame, change.reads, change.coefficient)
+        op = value.producer
+        if op is None:
+            return None
+        law, values, sizes = self.law(op)
+        result = law.results[0]
+        if result is None or len(law.results) != 1 or law.mixes:
+            return None
+        for monomial in law.terms:
+            if len(monomial.powers) != 1 or not monomial.powers[0][1].linear:
+                continue
+            index = monomial.powers[0][0]
+            pattern = law.operands[index]
+            if pattern is None or values[index].known:
+                continue
+            try:
+                frame = self._pull(op, result, change.frame, pattern, sizes)
+                factor = _coefficient(op, index)
+                found = self._control(values[index], Change(frame, change.reads, change.coefficient / factor), after, op)
+            except Broken:
+                continue
+            if found is not None:
+                return found
+        return None
+
+
+def _coefficient(op: Op, position: int) -> float:
+    """The number by which the operator multiplies an operand that enters as itself."""
+    if op.target in (aten.neg.default,):
+        return -1.0
+    if op.target in (aten.add.Tensor, aten.sub.Tensor):
+        alpha = float(op.kwargs.get("alpha", 1))
+        second = op.args[1] if len(op.args) > 1 else None
+        is_second = isinstance(second, Value) and position == len([a for a in op.args[:1] if isinstance(a, Value)])
+        if not is_second:
+            return 1.0
+        return -alpha if op.target is aten.sub.Tensor else alpha
+    scalar = op.args[1] if len(op.args) > 1 else None
+    if op.target in (aten.mul.Tensor, aten.mul.Scalar) and isinstance(scalar, int | float):
+        return float(scalar)
+    if op.target in (aten.div.Tensor, aten.div.Scalar) and isinstance(scalar, int | float):
+        return 1.0 / float(scalar)
+    if op.target in (aten.rsub.Scalar, aten.addmm.default, aten.baddbmm.default) and op.kwargs:
+        raise Broken
+    return 1.0

@@ -1,0 +1,321 @@
+"""Translations of parameters that the function does not see.
+
+Three kinds, each found by following changes through the laws (:mod:`symgraph.infer.flow`):
+
+    ignored    a change that an operator ignores: a constant added along the axis of a softmax or of a mean subtraction
+    exchanged  a change of one parameter that another takes back: two biases of one sum, a value bias and the output bias
+    unread     a weight along a direction in which what it reads is constant: what comes out of a mean subtraction sums to
+               zero, so adding the same number to a whole row changes nothing (or a constant, which a bias takes back)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+
+from symgraph.infer.flow import Change, Flow, Read, Taken
+from symgraph.infer.frames import Broken, Frame, Runs, assign, constant, is_constant, pattern_frame
+from symgraph.infer.frames import Run as FrameRun
+from symgraph.infer.interpret import Typing
+from symgraph.infer.ir import Op, Program, Value
+from symgraph.infer.solve import Solution
+from symgraph.infer.spaces import IndexSpace
+from symgraph.rules.law import Law, Structure, pattern_letters
+from symgraph.spec import model
+
+aten = torch.ops.aten
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRS"
+_ONES = "TUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Family:
+    """A translation before it is written down: what moves first, and what takes it back."""
+
+    kind: str
+    tensor: str
+    frame: Frame
+    taken: tuple[Taken, ...]
+
+
+def find_shifts(program: Program, typing: Typing, solution: Solution) -> list[model.Shift]:
+    """All translations, each direction once."""
+    flow = Flow(program, typing, solution)
+    free = _untouched(typing, solution)
+    families: list[Family] = []
+    for name, value in program.tensors.items():
+        if not value.buffer and flow.users.get(value):
+            for frame in flow.frames(value, free):
+                families += _of_window(flow, name, value, frame)
+    families += _unread(flow, families)
+    return [_write(family, number) for number, family in enumerate(families)]
+
+
+def _untouched(typing: Typing, solution: Solution) -> dict[IndexSpace, list[tuple[int, int]]]:
+    """Leaves under fixed operators, cut into runs of coordinates that the operators move and leave alone."""
+    found: dict[IndexSpace, list[tuple[int, int]]] = {}
+    for leaf, solved in solution.leaves.items():
+        matrices = [record.operators for record in solved.records
+                    if record.structure is Structure.OPERATOR and record.operators is not None]  # fmt: skip
+        if not matrices or any(each.shape[-1] != leaf.size for each in matrices):
+            continue
+        stack = torch.cat(matrices)
+        identity = torch.eye(leaf.size, dtype=stack.dtype)
+        same = ((stack == identity).all(0).all(0) & (stack == identity).all(0).all(1)).tolist()
+        cuts = [0, *(index for index in range(1, leaf.size) if same[index] != same[index - 1]), leaf.size]
+        found[leaf] = list(zip(cuts, cuts[1:], strict=False))
+    return found
+
+
+def _of_window(flow: Flow, name: str, value: Value, frame: Frame) -> list[Family]:
+    """Families that start at one window of a tensor."""
+    whole = flow.named(frame)
+    taken = _try(flow, value, whole)
+    if taken is not None and not taken:
+        return [Family("ignored", name, whole, ())]
+    found: list[Family] = []
+    ignored: list[int] = []
+    for axis, runs in enumerate(frame):
+        if not runs or not is_constant(runs):
+            continue
+        partly = flow.named(frame, frozenset({axis}))
+        other = _try(flow, value, partly)
+        if other is None:
+            continue
+        if not other:
+            found.append(Family("ignored", name, _less(partly, ignored), ()))
+            ignored.append(axis)
+        elif taken is None:
+            found.append(Family("exchanged", name, partly, tuple(other)))
+    if taken is not None:
+        found.append(Family("exchanged", name, _less(whole, ignored), tuple(taken)))
+    elif ignored:
+        found = [Family(each.kind, each.tensor, _less(each.frame, ignored) if each.taken else each.frame, each.taken)
+                 for each in found]  # fmt: skip
+    return found
+
+
+def _less(frame: Frame, axes: list[int]) -> Frame:
+    """The frame without one index along each of the axes: those directions are there already."""
+    return tuple(_shortened(runs) if axis in axes and runs and any(run.letter for run in runs) else runs
+                 for axis, runs in enumerate(frame))  # fmt: skip
+
+
+def _shortened(runs: Runs) -> Runs:
+    """A row of runs without its last index; several runs lose one index of the last."""
+    last = runs[-1]
+    return (*runs[:-1], FrameRun(last.size, last.low, last.high - 1, last.letter))
+
+
+def _try(flow: Flow, value: Value, frame: Frame) -> list[Taken] | None:
+    """What takes a change of a parameter back at all places where it is used; None if it is seen."""
+    users = flow.users[value]
+    first = flow.order[id(users[0])]
+    try:
+        return flow.follow(value, Change(frame, exact=len(users) == 1), first)
+    except Broken:
+        return None
+
+
+# --- what comes out of a mean subtraction -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Constraint:
+    """``sum_k weight_k z[.., k] = sum_k weight_k bias_k`` along one axis of a value."""
+
+    axis: int
+    bias: str = ""
+    gain: str = ""
+
+
+def _unread(flow: Flow, known: list[Family]) -> list[Family]:
+    found: list[Family] = []
+    for op in flow.program.ops:
+        mean = op.args[1].producer if op.target is aten.sub.Tensor and isinstance(op.args[1], Value) else None
+        if mean is None or mean.target is not aten.mean.dim or mean.args[0] is not op.args[0]:
+            continue
+        rank = len(op.results[0].shape)
+        axes = {axis % rank for axis in mean.args[1]}
+        if len(axes) == 1:
+            _spread(flow, op.results[0], _Constraint(axes.pop()), known, found)
+    return found
+
+
+def _spread(flow: Flow, value: Value, constraint: _Constraint, known: list[Family], found: list[Family]) -> None:
+    """Carry a constraint forward to the weights that contract the axis."""
+    for op in flow.users.get(value, []):
+        try:
+            law, values, _ = flow.law(op)
+        except Broken:
+            continue
+        positions = [index for index, each in enumerate(values) if each is value]
+        result = law.results[0]
+        if len(positions) != 1 or result is None or len(law.results) != 1 or law.mixes:
+            continue
+        pattern = law.operands[positions[0]]
+        letter = pattern[constraint.axis] if pattern is not None else ()
+        if not isinstance(letter, str) or any(use.letter == letter for use in law.uses):
+            continue
+        if letter in result:
+            following = _carried(law, values, positions[0], letter, constraint, result.index(letter))
+            if following is not None:
+                _spread(flow, op.results[0], following, known, found)
+        elif letter not in pattern_letters(result):
+            _contracted(flow, op, positions[0], letter, constraint, known, found)
+
+
+def _carried(
+    law: Law, values: list[Value], position: int, letter: str, constraint: _Constraint, axis: int
+) -> _Constraint | None:
+    """The constraint after an operator that keeps the axis: scaled by what lacks it, moved by a bias, weighted by a gain."""
+    bias, gain = constraint.bias, constraint.gain
+    for monomial in law.terms:
+        indices = [index for index, _ in monomial.powers]
+        if position in indices:
+            if not dict(monomial.powers)[position].linear:
+                return None
+            for index in indices:
+                if index != position and letter in pattern_letters(law.operands[index] or ()):
+                    if not values[index].tensor or len(values[index].shape) != 1 or gain or bias:
+                        return None
+                    gain = values[index].tensor
+        elif len(indices) == 1 and values[indices[0]].tensor and len(values[indices[0]].shape) == 1 and not bias:
+            if (law.operands[indices[0]] or ())[0] != letter:
+                return None
+            bias = values[indices[0]].tensor
+        else:
+            return None
+    return _Constraint(axis, bias, gain)
+
+
+def _contracted(
+    flow: Flow, op: Op, position: int, letter: str, constraint: _Constraint, known: list[Family], found: list[Family]
+) -> None:
+    """A weight read along the axis: its rows may move along the constrained direction."""
+    law, values, sizes = flow.law(op)
+    terms = [monomial for monomial in law.terms if any(index == position for index, _ in monomial.powers)]
+    partners = [index for monomial in terms for index, _ in monomial.powers
+                if index != position and letter in pattern_letters(law.operands[index] or ())]  # fmt: skip
+    if len(terms) != 1 or len(terms[0].powers) != 2 or len(partners) != 1:
+        return
+    weight, pattern = values[partners[0]], law.operands[partners[0]]
+    if not weight.tensor or weight.buffer or len(flow.users[weight]) != 1 or pattern is None or letter not in pattern:
+        return
+    axis = pattern.index(letter)
+    for frame in flow.frames(weight, _untouched(flow.typing, flow.solution)):
+        if not is_constant(frame[axis]) and constraint.bias:
+            continue
+        named = flow.named(frame, frozenset({axis}))
+        if constraint.gain:
+            named = tuple(tuple(FrameRun(r.size, r.low, r.high, flow.letter()) for r in runs) if index == axis else runs
+                          for index, runs in enumerate(named))  # fmt: skip
+        taken = _constant_taken(flow, op, partners[0], axis, named, constraint)
+        if taken is None:
+            continue
+        reads = (Read(constraint.gain, (named[axis],), reciprocal=True),) if constraint.gain else ()
+        overlap = [each for each in known if each.tensor == weight.tensor and each.kind == "ignored"
+                   and not any(run.letter for runs in each.frame[:axis] for run in runs)]  # fmt: skip
+        frame_ = _less(named, [index for index in range(len(named)) if index != axis]) if overlap else named
+        found.append(Family("unread", weight.tensor, frame_, tuple(taken)) if not reads
+                     else Family("unread", weight.tensor, frame_, (Taken(weight.tensor, frame_, reads, 1.0), *taken)))
+
+
+def _constant_taken(
+    flow: Flow, op: Op, position: int, axis: int, named: Frame, constraint: _Constraint
+) -> list[Taken] | None:
+    """What takes back the constant that a biased norm leaves; nothing where there is no bias."""
+    if not constraint.bias:
+        return []
+    law, values, sizes = flow.law(op)
+    pattern, result = law.operands[position], law.results[0]
+    assert pattern is not None and result is not None
+    known: dict[str, Runs] = {}
+    for index, (each, runs) in enumerate(zip(pattern, named, strict=True)):
+        if index != axis and each != ():
+            assign(each, runs, sizes, known)
+    for letter in pattern_letters(result):
+        known.setdefault(letter, constant(sizes[letter]))
+    along = tuple(FrameRun(run.size, run.low, run.high, run.letter or flow.letter()) for run in named[axis])
+    reads = [Read(constraint.bias, (along,))]
+    if constraint.gain:
+        reads.append(Read(constraint.gain, (along,), reciprocal=True))
+    change = Change(pattern_frame(result, sizes, known), tuple(reads))
+    term = next(monomial for monomial in law.terms if any(index == position for index, _ in monomial.powers))
+    try:
+        absorbed = flow.absorb(op, law, values, sizes, term, result, change, -1)
+        return [absorbed] if absorbed is not None else flow.follow(op.results[0], change, flow.order[id(op)])
+    except Broken:
+        return None
+
+
+# --- writing down -----------------------------------------------------------------------------------------------------
+
+
+class _Alphabet:
+    """Single letters of an einsum for the letters of frames."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+
+    def __getitem__(self, letter: str) -> str:
+        if letter not in self.known:
+            self.known[letter] = _LETTERS[len(self.known)]
+        return self.known[letter]
+
+
+def _write(family: Family, number: int) -> model.Shift:
+    """The shift as a document: one value, and one term for every tensor that moves."""
+    first = family.taken[0] if family.taken else None
+    weighted = first is not None and first.tensor == family.tensor and first.frame == family.frame
+    start = () if weighted else (Taken(family.tensor, family.frame, (), 1.0),)
+    taken_letters = {run.letter for read in (first.reads if weighted and first else ()) for runs in read.frame for run in runs}
+    lettered = [run for runs in family.frame for run in runs if run.letter and run.letter not in taken_letters]
+    entries = [*start, *family.taken]
+    ones = max(_constants(entry.frame) for entry in entries)
+    windows = {run.letter: (run.low, run.high) for run in lettered}
+    shape = tuple(run.high - run.low for run in lettered)
+    return model.Shift(
+        name=f"{family.tensor}.{family.kind}_{number}", shape=(*shape, *(1,) * ones),
+        terms=tuple(_term(entry, windows, ones) for entry in entries), kind=family.kind, dimension=prod(shape),
+    )  # fmt: skip
+
+
+def _merged(frame: Frame) -> list[FrameRun]:
+    """All runs of a frame; constant ones that follow each other are one, since a reshape may join them."""
+    runs: list[FrameRun] = []
+    for run in (run for each in frame for run in each):
+        last = runs[-1] if runs else None
+        if last is not None and last.full and run.full and not last.letter and not run.letter:
+            runs[-1] = FrameRun(last.size * run.size, 0, last.size * run.size)
+        else:
+            runs.append(run)
+    return runs
+
+
+def _constants(frame: Frame) -> int:
+    return sum(not run.letter for run in _merged(frame))
+
+
+def _term(entry: Taken, windows: dict[str, tuple[int, int]], ones: int) -> model.ShiftTerm:
+    """One translation as an einsum; what is constant takes axes of size one, which the value has at its end."""
+    alphabet = _Alphabet()
+    value = "".join(alphabet[name] for name in windows) + _ONES[:ones]
+    spare = iter(_ONES)
+    runs = _merged(entry.frame)
+    out = "".join(alphabet[run.letter] if run.letter else next(spare) for run in runs)
+    reads = [[run for each in read.frame for run in each] for read in entry.reads]
+    texts = ["".join(alphabet[run.letter] for run in each) for each in reads]
+    views = tuple(_view(read.tensor, each, windows, read.reciprocal) for read, each in zip(entry.reads, reads, strict=True))
+    return model.ShiftTerm(
+        target=_view(entry.tensor, runs, windows), equation=f"{','.join([value, *texts])}->{out}", reads=views,
+        coefficient=entry.coefficient,
+    )  # fmt: skip
+
+
+def _view(tensor: str, runs: list[FrameRun], windows: dict[str, tuple[int, int]], reciprocal: bool = False) -> model.View:
+    shape = tuple(run.size for run in runs)
+    window = tuple(windows.get(run.letter, (run.low, run.high)) for run in runs)
+    return model.View(tensor=tensor, shape=shape, window=window, reciprocal=reciprocal)
