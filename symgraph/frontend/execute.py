@@ -26,6 +26,12 @@ aten = torch.ops.aten
 # Which operators read the bits of a tensor, so that their dtype is no cast.
 BIT_CASTS = frozenset({aten.view.dtype})
 
+# Operators whose result is whatever the memory held: zeros, so that two runs agree.
+UNINITIALISED = frozenset({
+    "aten.empty.memory_format", "aten.empty_like.default", "aten.empty_strided.default",
+    "aten.new_empty.default", "aten.new_empty_strided.default", "aten.empty_permuted.default",
+})  # fmt: skip
+
 # Operators with an epsilon in their schema, under the names that the schemas use.
 EPSILON_ARGUMENTS = frozenset({"eps", "epsilon"})
 
@@ -85,11 +91,13 @@ def evaluate(
     if epsilons is not None:
         args, kwargs = with_epsilon(node, args, kwargs, epsilons)
     target: Callable[..., Any] = node.target  # type: ignore[assignment]
+    if str(target) in UNINITIALISED:
+        args, kwargs = _lifted(args, kwargs, dtype) if dtype else (args, kwargs)
+        return target(*args, **kwargs).zero_()
     if dtype is None:
         return target(*args, **kwargs)
     if target not in BIT_CASTS:
-        args = tuple(_lift_argument(value, dtype) for value in args)
-        kwargs = {name: _lift_argument(value, dtype) for name, value in kwargs.items()}
+        args, kwargs = _lifted(args, kwargs, dtype)
     return lift(REPLACEMENTS.get(str(target), target)(*args, **kwargs), dtype)
 
 
@@ -143,6 +151,13 @@ def _is_root(node: fx.Node) -> bool:
     if node.target is aten.pow.Tensor_Scalar:
         return node.args[1] in (0.5, -0.5)
     return node.target in ROOTS
+
+
+def _lifted(args: Any, kwargs: Any, dtype: torch.dtype) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return (
+        tuple(_lift_argument(value, dtype) for value in args),
+        {name: _lift_argument(value, dtype) for name, value in kwargs.items()},
+    )
 
 
 def _lift_argument(value: Any, dtype: torch.dtype) -> Any:
