@@ -15,6 +15,7 @@ from symgraph.infer.frames import (
     DATA, Broken, Frame, Runs, assign, constant, data, is_constant, letters_in, pattern_frame, windows,
 )  # fmt: skip
 from symgraph.infer.frames import Run as FrameRun
+from symgraph.infer.frames import whole
 from symgraph.infer.interpret import Typing, law_of, letter_sizes, varying_axes
 from symgraph.infer.ir import Op, Program, Value
 from symgraph.infer.naming import parametric_values
@@ -28,6 +29,8 @@ aten = torch.ops.aten
 _SOFTMAX = {aten.softmax.int, aten._softmax.default, aten.log_softmax.int, aten._log_softmax.default,
             aten._safe_softmax.default}  # fmt: skip
 _STOCHASTIC = {aten.softmax.int, aten._softmax.default, aten._safe_softmax.default}
+MASKED = -1e9
+"""Scores at most this large have no weight after a softmax."""
 _READS = {aten.embedding.default, aten.index_select.default, aten.index.Tensor}
 _SAME = {aten.alias.default, aten.clone.default, aten._to_copy.default, aten.to.dtype, aten.dropout.default,
          aten.contiguous.default, aten.type_as.default}  # fmt: skip
@@ -162,6 +165,8 @@ class Flow:
         if op.target is fixed_operator:
             self._check_operator(op, change)
             return self.follow(op.results[0], change, after)
+        if self._masked(op, value):
+            return self.follow(op.results[0], change, after)
         law, values, sizes = self.law(op)
         positions = [index for index, each in enumerate(values) if each is value]
         if len(positions) != 1 or len(law.results) != 1 or law.results[0] is None:
@@ -174,7 +179,22 @@ class Flow:
         for axis, runs in zip(pattern, change.frame, strict=True):
             if axis != () and not assign(axis, runs, sizes, known):
                 return []
+        if (known.keys() & law.summands) - set(pattern_letters(law.results[0])):
+            return []  # on a part that is cut off here
         return self._result(op, law, values, sizes, position, known, change, after)
+
+    def _masked(self, op: Op, value: Value) -> bool:
+        """Whether the operator only takes entries out of a softmax: what is added to those is never seen."""
+        if op.target is aten.masked_fill.Scalar and op.args[0] is value:
+            filler = op.args[2]
+        elif op.target is aten.where.ScalarOther and op.args[1] is value:
+            filler = op.args[2]
+        else:
+            return False
+        readers = self.users.get(op.results[0], [])
+        while len(readers) == 1 and readers[0].target in _SAME:
+            readers = self.users.get(readers[0].results[0], [])
+        return filler <= MASKED and bool(readers) and all(reader.target in _SOFTMAX for reader in readers)
 
     def _check_operator(self, op: Op, change: Change) -> None:
         """A fixed operator that differs by position keeps a change only on the coordinates that it leaves alone."""
@@ -271,11 +291,10 @@ class Flow:
         return producer is not None and producer.target in _STOCHASTIC and producer.args[1] % len(value.shape) == axis
 
     def _tensor(self, value: Value) -> tuple[str, Frame] | None:
-        """The tensor that a value is, by rearrangement, and the frame in which it is read, with letters."""
-        if value.tensor:
-            frames = self.frames(value, {})
-            return (value.tensor, frames[0]) if len(frames) == 1 else None
-        return None
+        """The tensor that a value is, and the frame in which it is read: factors of its axes, direct sums as a whole."""
+        if not value.tensor:
+            return None
+        return value.tensor, tuple(whole(space) for space in self.typing.types[value])
 
     def _weight(
         self, tensor: tuple[str, Frame], pattern: tuple[object, ...], sizes: dict[str, int], state: dict[str, Runs],

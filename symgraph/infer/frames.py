@@ -73,6 +73,16 @@ def windows(space: IndexSpace | None, layout: Layout, free: dict[IndexSpace, lis
     return found
 
 
+def whole(space: IndexSpace | None) -> Runs:
+    """The factors of an axis, each in full; a direct sum is one factor."""
+    if space is None:
+        return ()
+    root = space.root()
+    if root.kind == "product":
+        return tuple(run for part in root.parts for run in whole(part))
+    return constant(root.size)
+
+
 def _shifted(row: Runs, start: int, total: int, size: int) -> Runs:
     """The runs of a part of a longer axis: the first run takes the offset."""
     if not row:

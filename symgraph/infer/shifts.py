@@ -10,6 +10,7 @@ Three kinds, each found by following changes through the laws (:mod:`symgraph.in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -50,7 +51,8 @@ def find_shifts(program: Program, typing: Typing, solution: Solution) -> list[mo
             for frame in flow.frames(value, free):
                 families += _of_window(flow, name, value, frame)
     families += _unread(flow, families)
-    return [_write(family, number) for number, family in enumerate(families)]
+    written = [_write(family, number) for number, family in enumerate(families)]
+    return written + list(_projective(flow, families))
 
 
 def _untouched(typing: Typing, solution: Solution) -> dict[IndexSpace, list[tuple[int, int]]]:
@@ -133,6 +135,97 @@ class _Constraint:
 
 def _unread(flow: Flow, known: list[Family]) -> list[Family]:
     found: list[Family] = []
+    for value, axis in _centred(flow):
+        _spread(flow, value, _Constraint(axis), known, found)
+    return found
+
+
+def _projective(flow: Flow, families: list[Family]) -> Iterator[model.Shift]:
+    """Where no bias takes a norm's bias back, all readers together still see ``I + v 1^T`` as the identity."""
+    moved = {family.tensor for family in families if family.kind != "unread"}
+    for value, axis in _centred(flow):
+        readers: dict[str, int] = {}
+        bias = _all_readers(flow, value, _Constraint(axis), readers)
+        if bias is None or bias in moved or not readers:
+            continue
+        size = value.shape[axis]
+        terms = [_divided(bias, size), *(_along(flow.program.tensors[name], axis_) for name, axis_ in readers.items())]
+        yield model.Shift(
+            name=f"{bias}.projective", shape=(size, 1), terms=tuple(terms), kind="projective", dimension=size,
+            projective=True,
+        )  # fmt: skip
+
+
+def _divided(bias: str, size: int) -> model.ShiftTerm:
+    view = model.View(tensor=bias, shape=(size,), window=((0, size),))
+    return model.ShiftTerm(target=view, equation="aZ,b->a", reads=(view,), coefficient=-1.0, divided=True)
+
+
+def _along(weight: Value, axis: int) -> model.ShiftTerm:
+    """``W += (W v) 1^T`` along one axis of a weight."""
+    letters = _LETTERS[1 : len(weight.shape) + 1]
+    out = letters[:axis] + "Z" + letters[axis + 1 :]
+    view = model.View(tensor=weight.tensor, shape=weight.shape, window=tuple((0, size) for size in weight.shape))
+    return model.ShiftTerm(target=view, equation=f"{letters[axis]}Z,{letters}->{out}", reads=(view,))
+
+
+def _all_readers(flow: Flow, value: Value, constraint: _Constraint, readers: dict[str, int]) -> str | None:
+    """The one bias on the way to weights that are all there is to read the value, or None."""
+    bias: str | None = None
+    for op in flow.users.get(value, []):
+        step = _step(flow, op, value, constraint)
+        if step is None or isinstance(step, _Constraint) and step.gain:
+            if op.target is aten.einsum.default:  # the sum of squares of the norm itself
+                continue
+            return None
+        if isinstance(step, _Constraint):
+            found = _all_readers(flow, op.results[0], step, readers)
+        else:
+            weight, axis = step
+            readers[weight.tensor] = axis
+            found = constraint.bias
+        if not found or bias not in (None, found):
+            return None
+        bias = found
+    return bias
+
+
+def _step(flow: Flow, op: Op, value: Value, constraint: _Constraint) -> _Constraint | tuple[Value, int] | None:
+    """A constraint after an operator, or the weight that reads it."""
+    try:
+        law, values, _ = flow.law(op)
+    except Broken:
+        return None
+    positions = [index for index, each in enumerate(values) if each is value]
+    result = law.results[0]
+    if len(positions) != 1 or result is None or len(law.results) != 1 or law.mixes:
+        return None
+    pattern = law.operands[positions[0]]
+    letter = pattern[constraint.axis] if pattern is not None else ()
+    if not isinstance(letter, str) or any(use.letter == letter for use in law.uses):
+        return None
+    if letter in result:
+        return _carried(law, values, positions[0], letter, constraint, result.index(letter))
+    if letter in pattern_letters(result):
+        return None
+    return _reader(flow, law, values, positions[0], letter)
+
+
+def _reader(flow: Flow, law: Law, values: list[Value], position: int, letter: str) -> tuple[Value, int] | None:
+    """The weight that is contracted with the operand along a letter, if it is a parameter used only here; its axis."""
+    terms = [monomial for monomial in law.terms if any(index == position for index, _ in monomial.powers)]
+    partners = [index for monomial in terms for index, _ in monomial.powers
+                if index != position and letter in pattern_letters(law.operands[index] or ())]  # fmt: skip
+    if len(terms) != 1 or len(terms[0].powers) != 2 or len(partners) != 1:
+        return None
+    weight, pattern = values[partners[0]], law.operands[partners[0]]
+    if not weight.tensor or weight.buffer or len(flow.users[weight]) != 1 or pattern is None or letter not in pattern:
+        return None
+    return weight, pattern.index(letter)
+
+
+def _centred(flow: Flow) -> Iterator[tuple[Value, int]]:
+    """Values from which the mean along one axis was subtracted, with the axis."""
     for op in flow.program.ops:
         mean = op.args[1].producer if op.target is aten.sub.Tensor and isinstance(op.args[1], Value) else None
         if mean is None or mean.target is not aten.mean.dim or mean.args[0] is not op.args[0]:
@@ -140,31 +233,17 @@ def _unread(flow: Flow, known: list[Family]) -> list[Family]:
         rank = len(op.results[0].shape)
         axes = {axis % rank for axis in mean.args[1]}
         if len(axes) == 1:
-            _spread(flow, op.results[0], _Constraint(axes.pop()), known, found)
-    return found
+            yield op.results[0], axes.pop()
 
 
 def _spread(flow: Flow, value: Value, constraint: _Constraint, known: list[Family], found: list[Family]) -> None:
     """Carry a constraint forward to the weights that contract the axis."""
     for op in flow.users.get(value, []):
-        try:
-            law, values, _ = flow.law(op)
-        except Broken:
-            continue
-        positions = [index for index, each in enumerate(values) if each is value]
-        result = law.results[0]
-        if len(positions) != 1 or result is None or len(law.results) != 1 or law.mixes:
-            continue
-        pattern = law.operands[positions[0]]
-        letter = pattern[constraint.axis] if pattern is not None else ()
-        if not isinstance(letter, str) or any(use.letter == letter for use in law.uses):
-            continue
-        if letter in result:
-            following = _carried(law, values, positions[0], letter, constraint, result.index(letter))
-            if following is not None:
-                _spread(flow, op.results[0], following, known, found)
-        elif letter not in pattern_letters(result):
-            _contracted(flow, op, positions[0], letter, constraint, known, found)
+        step = _step(flow, op, value, constraint)
+        if isinstance(step, _Constraint):
+            _spread(flow, op.results[0], step, known, found)
+        elif step is not None:
+            _contracted(flow, op, *step, constraint, known, found)
 
 
 def _carried(
@@ -192,19 +271,10 @@ def _carried(
 
 
 def _contracted(
-    flow: Flow, op: Op, position: int, letter: str, constraint: _Constraint, known: list[Family], found: list[Family]
+    flow: Flow, op: Op, weight: Value, axis: int, constraint: _Constraint, known: list[Family], found: list[Family]
 ) -> None:
     """A weight read along the axis: its rows may move along the constrained direction."""
-    law, values, sizes = flow.law(op)
-    terms = [monomial for monomial in law.terms if any(index == position for index, _ in monomial.powers)]
-    partners = [index for monomial in terms for index, _ in monomial.powers
-                if index != position and letter in pattern_letters(law.operands[index] or ())]  # fmt: skip
-    if len(terms) != 1 or len(terms[0].powers) != 2 or len(partners) != 1:
-        return
-    weight, pattern = values[partners[0]], law.operands[partners[0]]
-    if not weight.tensor or weight.buffer or len(flow.users[weight]) != 1 or pattern is None or letter not in pattern:
-        return
-    axis = pattern.index(letter)
+    position = next(index for index, each in enumerate(flow.law(op)[1]) if each is weight)
     for frame in flow.frames(weight, _untouched(flow.typing, flow.solution)):
         if not is_constant(frame[axis]) and constraint.bias:
             continue
@@ -212,7 +282,7 @@ def _contracted(
         if constraint.gain:
             named = tuple(tuple(FrameRun(r.size, r.low, r.high, flow.letter()) for r in runs) if index == axis else runs
                           for index, runs in enumerate(named))  # fmt: skip
-        taken = _constant_taken(flow, op, partners[0], axis, named, constraint)
+        taken = _constant_taken(flow, op, position, axis, named, constraint)
         if taken is None:
             continue
         reads = (Read(constraint.gain, (named[axis],), reciprocal=True),) if constraint.gain else ()
@@ -275,11 +345,11 @@ def _write(family: Family, number: int) -> model.Shift:
     lettered = [run for runs in family.frame for run in runs if run.letter and run.letter not in taken_letters]
     entries = [*start, *family.taken]
     ones = max(_constants(entry.frame) for entry in entries)
-    windows = {run.letter: (run.low, run.high) for run in lettered}
-    shape = tuple(run.high - run.low for run in lettered)
+    lengths = {run.letter: run.high - run.low for run in lettered}
+    shape = tuple(lengths.values())
     return model.Shift(
         name=f"{family.tensor}.{family.kind}_{number}", shape=(*shape, *(1,) * ones),
-        terms=tuple(_term(entry, windows, ones) for entry in entries), kind=family.kind, dimension=prod(shape),
+        terms=tuple(_term(entry, lengths, ones) for entry in entries), kind=family.kind, dimension=prod(shape),
     )  # fmt: skip
 
 
@@ -299,23 +369,23 @@ def _constants(frame: Frame) -> int:
     return sum(not run.letter for run in _merged(frame))
 
 
-def _term(entry: Taken, windows: dict[str, tuple[int, int]], ones: int) -> model.ShiftTerm:
+def _term(entry: Taken, lengths: dict[str, int], ones: int) -> model.ShiftTerm:
     """One translation as an einsum; what is constant takes axes of size one, which the value has at its end."""
     alphabet = _Alphabet()
-    value = "".join(alphabet[name] for name in windows) + _ONES[:ones]
+    value = "".join(alphabet[name] for name in lengths) + _ONES[:ones]
     spare = iter(_ONES)
     runs = _merged(entry.frame)
     out = "".join(alphabet[run.letter] if run.letter else next(spare) for run in runs)
     reads = [[run for each in read.frame for run in each] for read in entry.reads]
     texts = ["".join(alphabet[run.letter] for run in each) for each in reads]
-    views = tuple(_view(read.tensor, each, windows, read.reciprocal) for read, each in zip(entry.reads, reads, strict=True))
+    views = tuple(_view(read.tensor, each, lengths, read.reciprocal) for read, each in zip(entry.reads, reads, strict=True))
     return model.ShiftTerm(
-        target=_view(entry.tensor, runs, windows), equation=f"{','.join([value, *texts])}->{out}", reads=views,
+        target=_view(entry.tensor, runs, lengths), equation=f"{','.join([value, *texts])}->{out}", reads=views,
         coefficient=entry.coefficient,
     )  # fmt: skip
 
 
-def _view(tensor: str, runs: list[FrameRun], windows: dict[str, tuple[int, int]], reciprocal: bool = False) -> model.View:
+def _view(tensor: str, runs: list[FrameRun], lengths: dict[str, int], reciprocal: bool = False) -> model.View:
     shape = tuple(run.size for run in runs)
-    window = tuple(windows.get(run.letter, (run.low, run.high)) for run in runs)
+    window = tuple((run.low, run.low + lengths.get(run.letter, run.high - run.low)) for run in runs)
     return model.View(tensor=tensor, shape=shape, window=window, reciprocal=reciprocal)

@@ -231,7 +231,7 @@ class _Context:
             return
         changed = {self.owners[term.target.tensor].name for term in shift.terms}
         read = {self.owners[view.tensor].name for term in shift.terms for view in term.reads}
-        for name in sorted(changed & read):
+        for name in sorted(changed & read) if not shift.projective else ():
             yield f"tensor {name!r} is both read and changed"
         for term in shift.terms:
             operands = [torch.empty(size, device="meta") for size in (shift.shape, *map(_window, term.reads))]

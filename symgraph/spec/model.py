@@ -159,24 +159,33 @@ class View(Strict):
 
 
 class ShiftTerm(Strict):
-    """``target += coefficient * einsum(equation, value, *reads)``; a size of one is broadcast to the target's."""
+    """``target += coefficient * einsum(equation, value, *reads)``; a size of one is broadcast to the target's.
+
+    ``divided``: with the value over one plus the sum of its entries.
+    """
 
     target: View
     equation: str
     reads: tuple[View, ...] = ()
     coefficient: float = 1.0
+    divided: bool = False
 
     _lists = field_validator("reads", mode="before")(_tuples)
 
 
 class Shift(Strict):
-    """A translation of parameters that the function does not see, with a free vector of the given shape."""
+    """A translation of parameters that the function does not see, with a free vector of the given shape.
+
+    A ``projective`` one is the group of maps ``I + v 1^T``, which reads what it changes: its inverse has the vector
+    ``-v / (1 + sum(v))``. It stands where a mean subtraction makes ``1^T x`` zero.
+    """
 
     name: str
     shape: tuple[int, ...]
     terms: tuple[ShiftTerm, ...]
     kind: str
     dimension: int
+    projective: bool = False
     provenance: tuple[Fact, ...] = ()
 
     _lists = field_validator("shape", "terms", "provenance", mode="before")(_tuples)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 
@@ -38,11 +39,16 @@ def sample(spec: SymmetrySpec, seed: int = 0, scale: float = 1.0, only: Collecti
         if name in chosen and moves(space)
     }
     values = tuple(
-        (shift.name, scale * torch.randn(shift.shape, generator=_stream(seed, shift.name), dtype=torch.float64))
+        (shift.name, _spread(shift, scale) * torch.randn(shift.shape, generator=_stream(seed, shift.name), dtype=torch.float64))
         for shift in spec.shifts
         if shift.name in chosen
     )
     return Transform(spec, (Stage(elements, values),))
+
+
+def _spread(shift: model.Shift, scale: float) -> float:
+    """Standard deviation of a random value; a projective one stays clear of the vectors that sum to minus one."""
+    return scale / (2 * math.prod(shift.shape)) if shift.projective else scale
 
 
 def moves(space: Space) -> bool:

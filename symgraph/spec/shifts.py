@@ -15,14 +15,24 @@ from torch import Tensor
 from symgraph.spec.model import Shift, ShiftTerm, View
 
 
-def amounts(shift: Shift, value: Tensor, current: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """What to add to each target, ``(name, amount in the target's shape)``; linear in ``value`` [*shift.shape].
+def undone(shift: Shift, value: Tensor) -> Tensor:
+    """The value that undoes a shift."""
+    return -value / (1 + value.sum()) if shift.projective else -value
+
+
+def amounts(
+    shift: Shift, value: Tensor, current: Mapping[str, Tensor], linear: bool = False
+) -> Iterator[tuple[str, Tensor]]:
+    """What to add to each target, ``(name, amount in the target's shape)``, for a ``value`` [*shift.shape].
+
+    ``linear`` gives the first order in the value, which is all of it unless the shift is projective.
 
     ``current`` holds the tensors by every name; it is read anew for every term.
     """
     for term in shift.terms:
         target = current[term.target.tensor]
-        window = _contract(term, value, current).to(device=target.device, dtype=target.dtype)
+        amount = value / (1 + value.sum()) if term.divided and not linear else value
+        window = _contract(term, amount, current).to(device=target.device, dtype=target.dtype)
         window = window.expand([stop - start for start, stop in term.target.window])
         yield term.target.tensor, embed(term.target, window).reshape(target.shape)
 
@@ -50,7 +60,7 @@ def columns(shift: Shift, current: Mapping[str, Tensor]) -> list[tuple[str, Tens
     found = []
     for term in shift.terms:
         only = shift.model_copy(update={"terms": (term,)})
-        values = torch.vmap(lambda unit, one=only: next(amounts(one, unit, current))[1])(units)
+        values = torch.vmap(lambda unit, one=only: next(amounts(one, unit, current, linear=True))[1])(units)
         found.append((term.target.tensor, values.reshape(len(units), -1).mT))
     return found
 

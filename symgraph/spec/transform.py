@@ -26,7 +26,7 @@ from symgraph.algebra.words import Word, parse
 from symgraph.errors import SpecError
 from symgraph.spec import codec, model, storage
 from symgraph.spec.model import Space, SymmetrySpec
-from symgraph.spec.shifts import amounts
+from symgraph.spec.shifts import amounts, undone
 from symgraph.spec.stages import Stage, merge
 from symgraph.spec.state import State, fetch, held, names, owners, working_dtype
 
@@ -77,11 +77,12 @@ class Transform:
 
     def inverse(self) -> Transform:
         """The transform that undoes this one."""
-        undone: list[Stage] = []
+        shifts = {shift.name: shift for shift in self.spec.shifts}
+        back: list[Stage] = []
         for stage in reversed(self.stages):
-            undone.append(Stage({}, tuple((name, -value) for name, value in reversed(stage.shifts))))
-            undone.append(Stage(algebra.inverse(stage.elements, self._spaces)))
-        return Transform(self.spec, merge(undone, self._spaces))
+            back.append(Stage({}, tuple((name, undone(shifts[name], value)) for name, value in reversed(stage.shifts))))
+            back.append(Stage(algebra.inverse(stage.elements, self._spaces)))
+        return Transform(self.spec, merge(back, self._spaces))
 
     def compose(self, other: Transform) -> Transform:
         """``t.compose(o).apply(x) == t.apply(o.apply(x))``."""
