@@ -179,7 +179,8 @@ class Flow:
         for axis, runs in zip(pattern, change.frame, strict=True):
             if axis != () and not assign(axis, runs, sizes, known):
                 return []
-        if (known.keys() & law.summands) - set(pattern_letters(law.results[0])):
+        parts = known.keys() & law.summands
+        if parts and not parts & set(pattern_letters(law.results[0])):
             return []  # on a part that is cut off here
         return self._result(op, law, values, sizes, position, known, change, after)
 
@@ -231,7 +232,8 @@ class Flow:
         alone = [letter for letter in known if letter not in kept and len(terms[0].powers) == 1]
         read_by_data = op.target in _READS and not all(is_constant(known[letter]) for letter in alone)
         for letter in pattern_letters(result):
-            state.setdefault(letter, data(sizes[letter]) if read_by_data else constant(sizes[letter]))
+            if letter not in law.summands:
+                state.setdefault(letter, data(sizes[letter]) if read_by_data else constant(sizes[letter]))
         exact = current.exact and DATA not in letters_in(tuple(state.values()))
         if alone and op.target not in _READS:  # a sum of the change: its number is not kept
             exact = False
@@ -355,6 +357,8 @@ class Flow:
             if axis != () and not assign(axis, runs, sizes, known):  # type: ignore[arg-type]
                 raise Broken
         present = set(pattern_letters(pattern))  # type: ignore[arg-type]
+        if (known.keys() & self.law(op)[0].summands) - present:
+            raise Broken  # on another summand
         for letter, runs in known.items():
             if letter not in present and not is_constant(runs):
                 raise Broken
