@@ -225,7 +225,7 @@ class Flow:
         state = dict(known)
         for index, entry in terms[0].powers:
             if index != position:
-                if not entry.linear and not values[index].known:
+                if not entry.linear and not (values[index].known and _lets_pass(op, values[index])):
                     raise Broken
                 current = self._multiply(law, values, sizes, index, position, state, known, current, op)
         kept = set(pattern_letters(result))
@@ -261,7 +261,7 @@ class Flow:
         if other.known:
             varying = varying_axes(other)
             changed = {letter for axis in varying for letter in pattern_letters((pattern[axis],))}
-            if other.constant is not None and not varying:
+            if other.constant is not None and not varying and other.is_float:
                 value = float(other.constant.flatten()[0]) if other.constant.numel() else 1.0
                 return Change(change.frame, change.reads, change.coefficient * value, change.exact)
             for letter in changed:
@@ -399,6 +399,13 @@ class Flow:
             if found is not None:
                 return found
         return None
+
+
+def _lets_pass(op: Op, mask: Value) -> bool:
+    """Whether a mask replaces nothing, or differs along its axes so that the change does too."""
+    if op.target is not aten.masked_fill.Scalar or mask.constant is None:
+        return bool(varying_axes(mask))
+    return bool(varying_axes(mask)) or not bool(mask.constant.any())
 
 
 def _coefficient(op: Op, position: int) -> float:

@@ -39,6 +39,7 @@ class Lowering:
     units: list[model.Space] = field(default_factory=list)
     unit_factors: dict[tuple[str, int, int], list[tuple[str, str, int]]] = field(default_factory=dict)
     whole: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
+    outer: set[IndexSpace] = field(default_factory=set)
 
 
 def lower(
@@ -46,6 +47,7 @@ def lower(
 ) -> model.SymmetrySpec:
     """The spec of a solved program."""
     state = Lowering(solution, names(program, typing, solution))
+    state.outer = {outer for leaf in solution.leaves.values() for outer in leaf.per}
     generators = select(solution)
     _consistent_variance(solution)
     for generator in generators:
@@ -172,6 +174,7 @@ def _unit(generator: Generator, state: Lowering) -> None:
     taken = {name for name, _ in state.names.values()} | {space.name for space in state.units}
     name = unique(f"{path}.{base}" if path else base, taken)
     per = tuple(sorted(state.names[leaf][0] for leaf in generator.domain))
+    state.outer |= generator.domain
     scale = model.Scale(name="sign" if generator.kind == "sign" else "scale", kind=_kind(generator))
     state.units.append(model.Space(name=name, size=1, group=Group.DIAGONAL, per=per, scales=(scale,), role="scale"))
     for tensor, weights in placed:
@@ -225,8 +228,9 @@ def _additive(weights: dict[Block, int]) -> tuple[int, dict[tuple[int, int], int
 
 
 def _moves(leaf: Leaf, state: Lowering) -> bool:
-    used = {outer for other in state.solution.leaves.values() for outer in other.per}
-    return bool(leaf.group.is_matrix or leaf.group.permutes or state.scales.get(leaf.space)) or leaf.space in used
+    if leaf.group.is_matrix or leaf.group.permutes or state.scales.get(leaf.space):
+        return True
+    return leaf.space in state.outer
 
 
 def _group(leaf: Leaf, scales: list[model.Scale]) -> Group:

@@ -148,7 +148,7 @@ def solve(program: Program, typing: Typing) -> Solution:
     idle = [value for value in program.tensors.values() if value not in read]
     for value in (*program.inputs, *program.outputs, *idle):
         _anchor_value(value, typing, layout, systems)
-    near = dependence(typing.applied, layout)
+    near = _ordered(dependence(typing.applied, layout), tensors)
     records = _records(typing, layout, systems)
     leaves = _leaves(tensors, near, records, systems)
     wholes = [tensor.whole(block) for tensor in tensors for block in tensor.blocks]
@@ -156,6 +156,27 @@ def solve(program: Program, typing: Typing) -> Solution:
     loose = systems.loose.basis(wholes)
     signs = systems.system(systems.sign, None, 2).basis(wholes)
     return Solution(leaves, tensors, exact, signs, loose, layout)
+
+
+def _ordered(near: Dependence, tensors: list[TensorLayout]) -> Dependence:
+    """Dependence without cycles, and closed: what a space depends on may depend on nothing more.
+
+    Where two spaces stand next to each other everywhere, the one that is met later depends on the earlier one.
+    """
+    met = dict.fromkeys(leaf for tensor in tensors for entries in tensor.blocks.values() for _, leaf in entries)
+    found: Dependence = {}
+    for leaf in met:
+        allowed = {other for other in near.get(leaf, frozenset()) if other in met}
+        earlier = {other for other in allowed if other in found or leaf not in near.get(other, frozenset())}
+        found[leaf] = frozenset(earlier)
+    changed = True
+    while changed:
+        changed = False
+        for leaf, others in found.items():
+            closed = frozenset(other for other in others if found[other] <= others)
+            if closed != others:
+                found[leaf], changed = closed, True
+    return found
 
 
 def _tensor(name: str, value: Value, typing: Typing, layout: Layout) -> TensorLayout:
