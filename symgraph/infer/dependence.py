@@ -17,11 +17,21 @@ from symgraph.rules.law import Axis, Cat, Pattern, letters_of
 Dependence = dict[IndexSpace, frozenset[IndexSpace]]
 
 
-def dependence(applied: Iterable[Applied], layout: Layout) -> Dependence:
-    """For every leaf, the leaves whose index it may depend on."""
+Implied = dict[IndexSpace, frozenset[IndexSpace]]
+
+
+def dependence(applied: Iterable[Applied], layout: Layout, implied: Iterable[tuple[IndexSpace, IndexSpace]] = ()) -> Dependence:
+    """For every leaf, the leaves whose index it may depend on.
+
+    ``implied`` pairs spaces of which the first determines an index of the second: where the first stands, so does it.
+    """
     found: Dependence = {}
+    also: Implied = {}
+    for first, second in implied:
+        for leaf in _common_leaves(first, layout):
+            also[leaf] = also.get(leaf, frozenset()) | _common_leaves(second, layout)
     for each in applied:
-        for leaf, allowed in _of_law(each, layout):
+        for leaf, allowed in _of_law(each, layout, also):
             found[leaf] = found[leaf] & allowed if leaf in found else allowed
     return found
 
@@ -52,16 +62,19 @@ def _alternatives(axis: Axis) -> list[set[str]]:
     return groups
 
 
-def _of_law(applied: Applied, layout: Layout) -> Iterable[tuple[IndexSpace, frozenset[IndexSpace]]]:
+def _of_law(applied: Applied, layout: Layout, also: Implied) -> Iterable[tuple[IndexSpace, frozenset[IndexSpace]]]:
     law, letters = applied.law, applied.letters
     near: dict[str, set[str]] = {}
+    plain = {letter: _common_leaves(letters[letter], layout) for letter in letters}
+    reached = {letter: _reached(letter, plain, also) for letter in letters}
     patterns = [*(pattern for pattern, value in zip(applied.patterns, applied.operands, strict=True) if not value.known),
                 *law.results]  # fmt: skip
     present = [pattern for pattern in patterns if pattern is not None]
     for pattern in present:
         for letter, others in neighbours(pattern).items():
+            others = others.union(*(reached[other] for other in others if other != letter))
             near[letter] = near[letter] & others if letter in near else set(others)
-    always = {letter: _common_leaves(letters[letter], layout) for letter in letters}
+    always = {letter: _with_implied(leaves, also) for letter, leaves in plain.items()}
     twice = _ambiguous(present, letters, layout)
     for letter, others in near.items():
         kept = [always[other] for other in others if other != letter and other not in law.mixes]
@@ -72,6 +85,16 @@ def _of_law(applied: Applied, layout: Layout) -> Iterable[tuple[IndexSpace, froz
                 if not leaf.anchored:
                     allowed = (inside | outside) - twice - {leaf}
                     yield leaf, frozenset(other for other in allowed if not other.anchored)
+
+
+def _reached(letter: str, plain: dict[str, frozenset[IndexSpace]], also: Implied) -> set[str]:
+    """Letters of the law whose index is determined by that of a letter."""
+    determined = frozenset().union(*(also[leaf] for leaf in plain[letter] if leaf in also))
+    return {other for other, leaves in plain.items() if leaves and leaves <= determined}
+
+
+def _with_implied(leaves: frozenset[IndexSpace], also: Implied) -> frozenset[IndexSpace]:
+    return leaves.union(*(also[leaf] for leaf in leaves if leaf in also))
 
 
 def _common_leaves(space: IndexSpace, layout: Layout) -> frozenset[IndexSpace]:

@@ -17,9 +17,10 @@ from symgraph.errors import UnsupportedOperator
 from symgraph.frontend.graph import Origin
 from symgraph.infer.ir import Op, Program, Value, map_values
 from symgraph.infer.spaces import Conflict, IndexSpace, anchor, direct_sum, factor, fresh, product, split, unify
-from symgraph.rules import RULES, Call, Cat, Law, Operand, Structure
+from symgraph.rules import Call, Cat, Law, Operand, Structure, find_rule
 from symgraph.rules.law import GENERIC, Axis, Pattern, Term, letters_of, pattern_letters, pin
 from symgraph.rules.registry import lettered
+from symgraph.rules.routing import carries
 
 Type = tuple["IndexSpace | None", ...]
 
@@ -56,21 +57,29 @@ class Applied:
 
 @dataclass(eq=False)
 class Typing:
-    """Types of all values, laws as applied, and the facts learned."""
+    """Types of all values, laws as applied, and the facts learned.
+
+    ``pointers`` are integers that point into a space, with what they mean; ``implied`` and ``follows`` are pairs (s, e) of
+    spaces: an index of s determines one of e, and the order along s is that of e.
+    """
 
     types: dict[Value, Type] = field(default_factory=dict)
     applied: list[Applied] = field(default_factory=list)
     records: list[Record] = field(default_factory=list)
     unruled: list[Unruled] = field(default_factory=list)
+    pointers: dict[Value, tuple[str, IndexSpace]] = field(default_factory=dict)
+    implied: list[tuple[IndexSpace, IndexSpace]] = field(default_factory=list)
+    follows: list[tuple[IndexSpace, IndexSpace]] = field(default_factory=list)
 
 
-def call_of(op: Op) -> tuple[Call, list[Value]]:
+def call_of(op: Op, typing: Typing | None = None) -> tuple[Call, list[Value]]:
     """The operator as a rule sees it, and its operands in the order of their indices."""
     operands: list[Operand] = []
     values: list[Value] = []
 
     def wrap(value: Value) -> Operand:
-        operands.append(Operand(len(operands), value.shape, value.dtype, value.constant))
+        points = typing.pointers[value][0] if typing is not None and value in typing.pointers else ""
+        operands.append(Operand(len(operands), value.shape, value.dtype, value.constant, points))
         values.append(value)
         return operands[-1]
 
@@ -80,10 +89,10 @@ def call_of(op: Op) -> tuple[Call, list[Value]]:
     return Call(op.target, args, kwargs, tuple(operands), shapes, dtypes), values
 
 
-def law_of(op: Op) -> tuple[Law | None, list[Value]]:
+def law_of(op: Op, typing: Typing | None = None) -> tuple[Law | None, list[Value]]:
     """The law of an operator (None where there is no rule, or the rule has none for this call), and its operands."""
-    rule = RULES.get(op.target)
-    call, values = call_of(op)
+    rule = find_rule(op.target)
+    call, values = call_of(op, typing)
     return (rule(call) if rule is not None else None), values
 
 
@@ -115,7 +124,7 @@ def interpret(program: Program, strict: bool = False) -> Typing:
 
 
 def _apply(op: Op, typing: Typing, strict: bool) -> None:
-    law, values = law_of(op)
+    law, values = law_of(op, typing)
     if law is None:
         if strict:
             raise UnsupportedOperator(f"{op.origin}: no rule; run without strict to pin what it touches")
@@ -213,6 +222,7 @@ class _Binder:
 
 def _unify_law(op: Op, law: Law, values: list[Value], typing: Typing) -> None:
     binder = _Binder(letter_sizes(law, values, op))
+    aware = _bind_pointers(law, values, binder, typing)
     patterns: list[Pattern | None] = []
     constants: list[tuple[str, Value]] = []
     for pattern, value in zip(law.operands, values, strict=True):
@@ -233,6 +243,39 @@ def _unify_law(op: Op, law: Law, values: list[Value], typing: Typing) -> None:
     applied = Applied(op, law, binder.letters, values, tuple(patterns))
     typing.applied.append(applied)
     typing.records.extend(_records(applied, constants))
+    _note_pointers(applied, aware, typing)
+
+
+def _bind_pointers(law: Law, values: list[Value], binder: _Binder, typing: Typing) -> set[Value]:
+    """Give the letters of pointed spaces their spaces; the operands whose meaning the law knows of."""
+    mentioned = {letter for pair in (*law.implies, *law.points) if pair for letter in pair}
+    for pattern in (*law.operands, *law.results):
+        mentioned.update(pattern_letters(pattern or ()))
+    aware: set[Value] = set()
+    for index, value in enumerate(values):
+        if value in typing.pointers and f"p{index}" in mentioned:
+            binder.sizes[f"p{index}"] = typing.pointers[value][1].size
+            binder.letters[f"p{index}"] = typing.pointers[value][1].root()
+            aware.add(value)
+    return aware
+
+
+def _note_pointers(applied: Applied, aware: set[Value], typing: Typing) -> None:
+    """What the results point to. Integers that an operator reads as numbers fix the space that they point to."""
+    op, law, letters = applied.op, applied.law, applied.letters
+    for value, meaning in zip(op.results, law.points, strict=False):
+        if meaning is not None and meaning[1] in letters:
+            typing.pointers[value] = (meaning[0], letters[meaning[1]])
+    for table, pairs in ((typing.implied, law.implies), (typing.follows, law.follows)):
+        table += [(letters[s], letters[e]) for s, e in pairs if s in letters and e in letters]
+    for value in applied.operands:
+        if value not in typing.pointers or value in aware:
+            continue
+        if carries(str(op.target)):
+            typing.pointers[op.results[0]] = typing.pointers[value]
+        else:
+            reason = "its indices are used as numbers"
+            typing.records.append(Record(typing.pointers[value][1], Structure.FIXED, op.origin, reason))
 
 
 def _records(applied: Applied, constants: list[tuple[str, Value]]) -> Iterator[Record]:

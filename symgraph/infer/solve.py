@@ -14,6 +14,7 @@ import torch
 
 from symgraph.algebra.commutant import coordinate_classes, isotypic_blocks
 from symgraph.algebra.groups import Group
+from symgraph.frontend.graph import Origin
 from symgraph.infer.dependence import Dependence, dependence
 from symgraph.infer.equations import Block, Equation, Layout, Slot, equations
 from symgraph.infer.interpret import Record, Typing
@@ -148,7 +149,7 @@ def solve(program: Program, typing: Typing) -> Solution:
     idle = [value for value in program.tensors.values() if value not in read]
     for value in (*program.inputs, *program.outputs, *idle):
         _anchor_value(value, typing, layout, systems)
-    near = _ordered(dependence(typing.applied, layout), tensors)
+    near = _ordered(dependence(typing.applied, layout, typing.implied), tensors)
     records = _records(typing, layout, systems)
     leaves = _leaves(tensors, near, records, systems)
     wholes = [tensor.whole(block) for tensor in tensors for block in tensor.blocks]
@@ -205,9 +206,24 @@ def _records(typing: Typing, layout: Layout, systems: _Systems) -> dict[IndexSpa
             for leaf in branch:
                 if not leaf.anchored:
                     found.setdefault(leaf, []).append(record)
+    for first, second in typing.follows:
+        _order_fixes(first, second, found, layout)
     for leaf, records in systems.zeroed.items():
         found.setdefault(leaf, []).extend(records)
     return found
+
+
+def _order_fixes(
+    first: IndexSpace, second: IndexSpace, found: dict[IndexSpace, list[Record]], layout: Layout
+) -> None:
+    """Where the order along an axis is used, the order of the space that it follows is."""
+    leaves = [leaf for branch in layout.of(first) for leaf in branch]
+    reasons = [record for leaf in leaves for record in found.get(leaf, []) if record.structure is Structure.FIXED]
+    if reasons or any(leaf.anchored for leaf in leaves):
+        origin = reasons[0].origin if reasons else Origin("sort")
+        for leaf in {leaf for branch in layout.of(second) for leaf in branch if not leaf.anchored}:
+            reason = "the order of what is sorted by it is used"
+            found.setdefault(leaf, []).append(Record(leaf, Structure.FIXED, origin, reason))
 
 
 def _leaves(

@@ -1,7 +1,7 @@
 """Reading by index. What is indexed is pinned; the other axes pass.
 
-``embedding``: ``w[v, d], i[..] -> y[.., d]``. The indices are inputs or constants here; positions that depend on float
-activations have no law yet and pin what they touch.
+``embedding``: ``w[v, d], i[..] -> y[.., d]``. The indices are inputs or constants here; those that depend on float
+activations are in :mod:`symgraph.rules.routing`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from symgraph.rules.law import Law, Pattern, Use, pin, term
 from symgraph.rules.registry import Call, Operand, lettered, rule
 
 
-def _read(call: Call, source: Operand, indexed: set[int], first: int, width: int) -> Law:
+def read(call: Call, source: Operand, indexed: set[int], first: int, width: int) -> Law:
     """Axes ``indexed`` of the source are replaced by ``width`` axes of positions, which start at ``first``."""
     pattern = list(lettered(source.shape))
     uses: list[Use] = []
@@ -28,7 +28,7 @@ def _read(call: Call, source: Operand, indexed: set[int], first: int, width: int
     return Law(tuple(blank), (result,), (term(source.index),), tuple(uses))
 
 
-def _known(operand: Operand) -> bool:
+def known(operand: Operand) -> bool:
     return operand.value is not None
 
 
@@ -36,34 +36,18 @@ def _known(operand: Operand) -> bool:
 def embedding(call: Call) -> Law | None:
     """``w[v, d], i[..] -> y[.., d]``."""
     weight, index = call.args[0], call.args[1]
-    return _read(call, weight, {0}, 0, index.rank) if _known(index) else None
+    return read(call, weight, {0}, 0, index.rank) if known(index) else None
 
 
 @rule("aten.index_select")
 def index_select(call: Call) -> Law | None:
     """``x[a, v, b], i[k] -> y[a, k, b]``."""
     axis = call.args[1] % call.args[0].rank
-    return _read(call, call.args[0], {axis}, axis, 1) if _known(call.args[2]) else None
+    return read(call, call.args[0], {axis}, axis, 1) if known(call.args[2]) else None
 
 
 @rule("aten.select.int")
 def select(call: Call) -> Law:
     """``x[a, v, b] -> y[a, b]`` at one fixed index."""
     axis = call.args[1] % call.operands[0].rank
-    return _read(call, call.operands[0], {axis}, axis, 0)
-
-
-@rule("aten.index.Tensor")
-def index(call: Call) -> Law | None:
-    """``x[a, v, b]`` at integer tensors on some axes; they are broadcast together."""
-    source, indices = call.args[0], call.args[1]
-    axes = [axis for axis, each in enumerate(indices) if each is not None]
-    used = [indices[axis] for axis in axes]
-    if any(not _known(each) or each.dtype.is_floating_point for each in used) or axes != list(
-        range(axes[0], axes[0] + len(axes))
-    ):
-        return None
-    if any(str(each.dtype) == "torch.bool" for each in used):
-        return None
-    width = max(each.rank for each in used)
-    return _read(call, source, set(axes), axes[0], width)
+    return read(call, call.operands[0], {axis}, axis, 0)

@@ -144,7 +144,9 @@ class Law:
 
     ``terms`` are the monomials of every result. ``mixes`` are letters along which entries influence each other while
     the letter stays on the result (softmax, cumsum): nothing else may depend on such an index. ``sizes`` gives the
-    sizes of letters that never stand alone on an axis.
+    sizes of letters that never stand alone on an axis. ``points`` says of integer results what they mean: (kind, letter of
+    the space that they point to). ``implies`` pairs letters (s, e): every index of s belongs to one index of e;
+    ``follows``: and the order along s is that of e.
     """
 
     operands: tuple[Pattern | None, ...]
@@ -153,6 +155,9 @@ class Law:
     uses: tuple[Use, ...] = ()
     mixes: tuple[str, ...] = ()
     sizes: tuple[tuple[str, int], ...] = ()
+    points: tuple[tuple[str, str] | None, ...] = ()
+    implies: tuple[tuple[str, str], ...] = ()
+    follows: tuple[tuple[str, str], ...] = ()
 
     @property
     def summands(self) -> frozenset[str]:

@@ -43,11 +43,9 @@ def extreme_reduction(call: Call) -> Law:
     return reduce(call, call.get(1, "dim"), call.get(2, "keepdim", False), POSITIVELY_HOMOGENEOUS)
 
 
-@rule("aten.logsumexp", "aten.any.dim", "aten.all.dim", "aten.argmax", "aten.argmin", "aten.std.dim")
-def generic_reduction(call: Call) -> Law | None:
-    """A function of the values along the axis, blind to their order (argmax is not, and has no law here)."""
-    if "arg" in str(call.target):
-        return None
+@rule("aten.logsumexp", "aten.any.dim", "aten.all.dim", "aten.std.dim")
+def generic_reduction(call: Call) -> Law:
+    """A function of the values along the axis, blind to their order."""
     return reduce(call, call.get(1, "dim"), call.get(2, "keepdim", False), GENERIC)
 
 

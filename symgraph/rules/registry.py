@@ -17,12 +17,22 @@ from symgraph.rules.law import Law
 
 @dataclass(frozen=True, eq=False)
 class Operand:
-    """A tensor argument: its position among the call's tensors, its shape, and its value where it is a constant."""
+    """A tensor argument: its position among the call's tensors, its shape, and its value where it is a constant.
+
+    ``points`` says what integers mean that were computed from activations: ``index`` (they are indices of a space, which
+    has the letter :attr:`pointed`), ``counts`` or ``ends`` (how many entries have each index of the space, summed up).
+    """
 
     index: int
     shape: tuple[int, ...]
     dtype: torch.dtype
     value: torch.Tensor | None = None
+    points: str = ""
+
+    @property
+    def pointed(self) -> str:
+        """The letter of the space that the entries point to."""
+        return f"p{self.index}"
 
     @property
     def rank(self) -> int:
@@ -50,6 +60,7 @@ class Call:
 
 Rule = Callable[[Call], "Law | None"]
 RULES: dict[Any, Rule] = {}
+"""Rules by operator overload; those of operators that a library registers later by the overload's name."""
 COMPOSITES: dict[Any, Callable[..., Any]] = {}
 
 
@@ -58,6 +69,8 @@ def _overloads(name: str) -> Iterator[Any]:
     namespace, operator, *overload = name.split(".")
     packet = getattr(getattr(torch.ops, namespace), operator, None)
     if packet is None:
+        if namespace != "aten" and overload:
+            yield name
         return
     for each in overload or packet.overloads():
         if hasattr(packet, each):
@@ -70,6 +83,11 @@ def _register(table: dict[Any, Any], names: tuple[str, ...], entry: Any) -> None
             if overload in RULES or overload in COMPOSITES:
                 raise ValueError(f"{overload} has a rule already")
             table[overload] = entry
+
+
+def find_rule(target: Any) -> Rule | None:
+    """The rule of an operator, if it has one."""
+    return RULES.get(target) or RULES.get(str(target))
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:

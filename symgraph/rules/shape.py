@@ -156,7 +156,7 @@ def pinned_axis(call: Call, axis: int, reason: str) -> Law:
     return Law(_blank(call, {0: tuple(pattern)}), (tuple(result),), (term(0),), tuple(uses))
 
 
-@rule("aten.flip", "aten.roll", "aten.cumsum", "aten.tril", "aten.triu", "aten.diff")
+@rule("aten.flip", "aten.roll", "aten.tril", "aten.triu", "aten.diff")
 def along(call: Call) -> Law:
     """Fixed linear operators along given axes (all of them, where none are given)."""
     operand = call.operands[0]

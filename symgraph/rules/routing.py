@@ -1,0 +1,244 @@
+"""Integers that are computed from activations: which expert a token goes to, and in which order.
+
+An integer tensor can *point* into a space: ``topk`` along the experts returns their indices. When the experts are permuted
+the integers are relabelled; what reads with them still finds the same expert, so the space keeps its permutations. Tokens
+that are sorted by expert stand on an axis whose order follows the experts (``implies``): a permutation of the experts
+moves them, and they find back by the inverse of the sort. Nothing of this shows in a parameter, as long as every operator
+on that axis treats its entries alike.
+
+    scores[n, e] -> values[n, k], i[n, k]            i points to e
+    i[n] -> i'[s], order[s]                          s follows e; order points to n
+    x[n, d], order[s] -> y[s, d]                     read by pointer
+    y[s, d], w[e, d, f], ends -> z[s, f]             a product with the weight of every entry's expert
+    z[s, f], back[n] -> u[n, f]                      back points to s
+"""
+
+from __future__ import annotations
+
+from symgraph.rules.indexing import known, read
+from symgraph.rules.law import (
+    CONSTANT, GENERIC, POSITIVELY_HOMOGENEOUS, Law, Pattern, Structure, Term, Use, pin, term,
+)  # fmt: skip
+from symgraph.rules.registry import Call, Operand, lettered, rule
+
+CARRYING = frozenset({
+    "view", "reshape", "_unsafe_view", "flatten", "unflatten", "permute", "transpose", "t", "expand", "unsqueeze",
+    "squeeze", "slice", "clone", "contiguous", "alias", "detach", "_to_copy", "to", "lift_fresh_copy", "repeat",
+})  # fmt: skip
+"""Operators that rearrange or copy integers without changing what they mean."""
+
+
+def carries(name: str) -> bool:
+    """Whether an operator (``aten.view.default``) leaves the meaning of integers alone."""
+    return name.split(".")[1] in CARRYING if name.count(".") >= 2 else False
+
+
+def _coordinates(letter: str, reason: str) -> Use:
+    return Use(letter, Structure.COORDINATES, reason)
+
+
+def _blank(call: Call, patterns: dict[int, Pattern]) -> tuple[Pattern | None, ...]:
+    return tuple(patterns.get(operand.index) for operand in call.operands)
+
+
+@rule("aten.topk")
+def topk(call: Call) -> Law:
+    """``x[n, e] -> values[n, k], i[n, k]``: the largest, positively homogeneous, and where they stand."""
+    operand: Operand = call.args[0]
+    axis = call.get(2, "dim", -1) % operand.rank
+    pattern = lettered(operand.shape)
+    size = (call.shapes[0] or ())[axis]
+    result = tuple(((() if size == 1 else "k") if index == axis else letter) for index, letter in enumerate(pattern))
+    letter = pattern[axis]
+    uses = (_coordinates(letter, "the largest along the axis"),) if isinstance(letter, str) else ()
+    kept = pin("k", "rank among the largest") if size > 1 else ()
+    points = (None, ("index", letter) if isinstance(letter, str) else None)
+    return Law((pattern,), (result, result), (Term(((0, POSITIVELY_HOMOGENEOUS),)),), (*uses, *kept), points=points)
+
+
+@rule("aten.argmax", "aten.argmin")
+def argmax(call: Call) -> Law | None:
+    """``x[n, e] -> i[n]``: where the largest stands."""
+    operand: Operand = call.args[0]
+    dim = call.get(1, "dim")
+    if dim is None:
+        return None
+    axis, keep = dim % operand.rank, call.get(2, "keepdim", False)
+    pattern = lettered(operand.shape)
+    letter = pattern[axis]
+    if not isinstance(letter, str):
+        return None
+    result = tuple(() if index == axis else each for index, each in enumerate(pattern) if keep or index != axis)
+    return Law((pattern,), (result,), (Term(((0, GENERIC),)),), points=(("index", letter),))
+
+
+@rule("aten.sort", "aten.argsort")
+def sort(call: Call) -> Law | None:
+    """``i[n] -> i'[s], order[s]`` for pointers on one axis; sorting data is ``x[.., n]`` with n pinned."""
+    operand: Operand = call.args[0]
+    only_order = "argsort" in str(call.target)
+    if operand.points == "index" and operand.rank == 1:
+        letters, points = ("s",), (("index", operand.pointed), ("index", "n"))
+        implies = (("s", operand.pointed),)
+        results = (letters,) if only_order else (letters, letters)
+        return Law((("n",),), results, (Term(((0, GENERIC),)),), pin("n", "sorted positions"),
+                   points=points[1:] if only_order else points, implies=implies, follows=implies, sizes=(("s", operand.shape[0]),))  # fmt: skip
+    return None
+
+
+@rule("aten.index_put")
+def inverse_order(call: Call) -> Law | None:
+    """``order[s], arange[s] -> back[n]``: the inverse of a sort. Other writes by index have no law."""
+    target, indices, values = call.args[0], call.args[1], call.args[2]
+    if len(indices) != 1 or indices[0] is None or indices[0].points != "index" or target.dtype.is_floating_point:
+        return None
+    numbers, order = values.value, indices[0]
+    if numbers is None or order.rank != 1 or numbers.tolist() != list(range(order.shape[0])):
+        return None
+    patterns: dict[int, Pattern] = {order.index: ("s",), target.index: (order.pointed,)}
+    return Law(_blank(call, patterns), ((order.pointed,),), (Term(((order.index, GENERIC),)),), points=(("index", "s"),))
+
+
+@rule("aten.histc", "aten.bincount")
+def counts(call: Call) -> Law | None:
+    """``i[s] -> c[e]``: how many entries point to every index of e."""
+    operand: Operand = call.args[0]
+    shape = call.shapes[0] or ()
+    if operand.points != "index" or len(shape) != 1:
+        return None
+    pattern = lettered(operand.shape, "s")
+    return Law((pattern,), ((operand.pointed,),), (Term(((0, GENERIC),)),), points=(("counts", operand.pointed),),
+               sizes=((operand.pointed, shape[0]),))  # fmt: skip
+
+
+@rule("aten.cumsum")
+def cumsum(call: Call) -> Law:
+    """Counts summed up are the ends of groups; anything else is a fixed operator along the axis."""
+    operand: Operand = call.args[0]
+    pattern = lettered(operand.shape)
+    if operand.points == "counts":
+        own: Pattern = (operand.pointed,)
+        return Law((own,), (own,), (Term(((0, GENERIC),)),), points=(("ends", operand.pointed),))
+    along = pattern[call.args[1] % operand.rank]
+    letters = (along,) if isinstance(along, str) else ()
+    uses = tuple(use for letter in letters for use in pin(letter, "cumulative sum"))
+    return Law((pattern,), (pattern,), (term(0),), uses, mixes=letters)
+
+
+@rule("transformers.grouped_mm_fallback.default", "aten._grouped_mm")
+def grouped_product(call: Call) -> Law:
+    """``x[s, d], w[e, d, f], ends[e] -> y[s, f]``: every row with the matrix of its group."""
+    x, weight, ends = call.args[:3]
+    size = weight.shape[0]
+    follows = ends.points == "ends"
+    group = () if size == 1 else ends.pointed if follows else "e"
+    patterns: dict[int, Pattern] = {
+        x.index: lettered_as(("s", "d"), x.shape), weight.index: (group, *lettered_as(("d", "f"), weight.shape[1:])),
+        ends.index: (group,),
+    }  # fmt: skip
+    uses: tuple[Use, ...] = ()
+    if isinstance(group, str):
+        uses = (_coordinates(group, "the group of an entry"),) if follows else pin(group, "groups in a fixed order")
+    result = lettered_as(("s", "f"), call.shapes[0] or ())
+    return Law(_blank(call, patterns), (result,), (term(x.index, weight.index),), uses)
+
+
+def lettered_as(letters: tuple[str, ...], shape: tuple[int, ...]) -> Pattern:
+    """The letters, without those of axes of size one."""
+    return tuple(() if size == 1 else letter for letter, size in zip(letters, shape, strict=True))
+
+
+def by_pointer(call: Call, source: Operand, axis: int, index: Operand) -> Law:
+    """``x[a, e, b], i[s..] -> y[a, s.., b]``: reading with integers that depend on activations.
+
+    Integers that point into the axis let it keep its permutations; of others the axis uses every index.
+    """
+    pattern = list(lettered(source.shape))
+    letter = index.pointed if index.points == "index" else "v"
+    uses: tuple[Use, ...] = ()
+    if source.shape[axis] > 1:
+        pattern[axis] = letter
+        follows = index.points == "index"
+        uses = (_coordinates(letter, "read by index"),) if follows else pin(letter, "read by index")
+    positions = lettered(index.shape, "i")
+    result = (*pattern[:axis], *positions, *pattern[axis + 1 :])
+    patterns: dict[int, Pattern] = {source.index: tuple(pattern), index.index: positions}
+    implies = tuple((each, letter) for each in positions if isinstance(each, str) and len(positions) == 1) if uses else ()
+    sizes = ((letter, source.shape[axis]),)
+    return Law(_blank(call, patterns), (result,), (term(source.index),), uses, sizes=sizes, implies=implies)
+
+
+@rule("aten.index.Tensor")
+def index(call: Call) -> Law | None:
+    """``x[a, v, b]`` at integer tensors on some axes; they are broadcast together."""
+    source, indices = call.args[0], call.args[1]
+    axes = [axis for axis, each in enumerate(indices) if each is not None]
+    used = [indices[axis] for axis in axes]
+    if any(str(each.dtype) == "torch.bool" or each.dtype.is_floating_point for each in used):
+        return None
+    if len(used) == 1 and not known(used[0]):
+        return by_pointer(call, source, axes[0], used[0])
+    if any(not known(each) for each in used) or axes != list(range(axes[0], axes[0] + len(axes))):
+        return None
+    return read(call, source, set(axes), axes[0], max(each.rank for each in used))
+
+
+@rule("aten.gather")
+def gather(call: Call) -> Law:
+    """``x[n, e], i[n, k] -> y[n, k]`` along one axis; the other axes keep their index."""
+    source, index_ = call.args[0], call.args[2]
+    axis = call.args[1] % max(1, source.rank)
+    pattern, result = list(lettered(source.shape)), list(lettered(call.shapes[0] or ()))
+    letter = index_.pointed if index_.points == "index" else "v"
+    uses: list[Use] = []
+    if source.shape[axis] > 1:
+        pattern[axis] = letter
+        follows = index_.points == "index"
+        uses += [_coordinates(letter, "read by index")] if follows else pin(letter, "read by index")
+    if result[axis]:
+        result[axis] = "k"
+        uses += pin("k", "read by index")
+    for position, (size, other) in enumerate(zip(source.shape, index_.shape, strict=True)):
+        if position != axis and size != other:
+            pattern[position] = f"u{position}" if size > 1 else ()
+            for name in {each for each in (pattern[position], result[position]) if isinstance(each, str)}:
+                uses += pin(name, "read in part")
+        elif position != axis and isinstance(pattern[position], str):
+            uses.append(_coordinates(str(pattern[position]), "read by index"))
+    indices = tuple(() if size == 1 else each for each, size in zip(result, index_.shape, strict=True))
+    patterns: dict[int, Pattern] = {source.index: tuple(pattern), index_.index: indices}
+    return Law(_blank(call, patterns), (tuple(result),), (term(source.index),), tuple(uses),
+               sizes=((letter, source.shape[axis]),))  # fmt: skip
+
+
+@rule("aten.scatter.value", "aten.scatter.src")
+def scatter(call: Call) -> Law | None:
+    """``x[n, e], i[n, k], value -> y[n, e]``: entries at pointers are replaced."""
+    target, index_, source = call.args[0], call.args[2], call.args[3]
+    axis = call.args[1] % max(1, target.rank)
+    others = [size for position, size in enumerate(target.shape) if position != axis]
+    if [size for position, size in enumerate(index_.shape) if position != axis] != others:
+        return None
+    pattern = list(lettered(target.shape))
+    letter = index_.pointed if index_.points == "index" else "v"
+    uses: list[Use] = []
+    if pattern[axis]:
+        pattern[axis] = letter
+        follows = index_.points == "index" and not known(index_)
+        uses += [_coordinates(letter, "written by index")] if follows else pin(letter, "written by index")
+    uses += [_coordinates(each, "written by index") for position, each in enumerate(pattern)
+             if position != axis and isinstance(each, str)]  # fmt: skip
+    entries = list(pattern)
+    entries[axis] = "k" if index_.shape[axis] > 1 else ()
+    if index_.shape[axis] > 1:
+        uses += pin("k", "written by index")
+    patterns: dict[int, Pattern] = {target.index: tuple(pattern), index_.index: tuple(entries)}
+    terms = [] if target.value is not None and not target.value.any() else [term(target.index)]
+    if isinstance(source, Operand):
+        patterns[source.index] = tuple(entries)
+        if tuple(source.shape) != tuple(index_.shape):
+            return None
+        terms.append(term(source.index))
+    elif source != 0:
+        terms.append(CONSTANT)
+    return Law(_blank(call, patterns), (tuple(pattern),), tuple(terms), tuple(uses), sizes=((letter, target.shape[axis]),))
