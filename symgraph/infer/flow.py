@@ -231,12 +231,13 @@ class Flow:
         kept = set(pattern_letters(result))
         alone = [letter for letter in known if letter not in kept and len(terms[0].powers) == 1]
         read_by_data = op.target in _READS and not all(is_constant(known[letter]) for letter in alone)
-        moved_positions = set() if op.target in _READS else self._positions(law, terms[0], kept)
+        moved_positions = set() if op.target in _READS else self.positions(law, terms[0], kept)
+        windowed = op.target not in _READS and self.windowed(law, terms[0], kept)
         for letter in pattern_letters(result):
             if letter not in law.summands:
                 unknown = read_by_data or letter in moved_positions
                 state.setdefault(letter, data(sizes[letter]) if unknown else constant(sizes[letter]))
-        exact = current.exact and DATA not in letters_in(tuple(state.values()))
+        exact = current.exact and not windowed and DATA not in letters_in(tuple(state.values()))
         if alone and op.target not in _READS:  # a sum of the change: its number is not kept
             exact = False
         for use in law.uses:
@@ -250,11 +251,17 @@ class Flow:
                 return [absorbed]
         return self.follow(op.results[0], moved, after)
 
-    def _positions(self, law: Law, monomial: Term, kept: set[str]) -> set[str]:
-        """Pinned letters of the result that stand for pinned ones of the monomial: windows, paddings, pools."""
+    def windowed(self, law: Law, monomial: Term, kept: set[str]) -> bool:
+        """Whether pinned letters of the monomial give way to others: windows, paddings, pools."""
         pinned = {use.letter for use in law.uses if use.structure is Structure.FIXED}
         inside = {letter for index, _ in monomial.powers for letter in pattern_letters(law.operands[index] or ())}
-        return pinned & kept - inside if (pinned & inside) - kept else set()
+        return bool((pinned & inside) - kept)
+
+    def positions(self, law: Law, monomial: Term, kept: set[str]) -> set[str]:
+        """Pinned letters of the result that stand for pinned ones of the monomial."""
+        pinned = {use.letter for use in law.uses if use.structure is Structure.FIXED}
+        inside = {letter for index, _ in monomial.powers for letter in pattern_letters(law.operands[index] or ())}
+        return pinned & kept - inside if self.windowed(law, monomial, kept) else set()
 
     def _multiply(
         self, law: Law, values: list[Value], sizes: dict[str, int], index: int, position: int, state: dict[str, Runs],

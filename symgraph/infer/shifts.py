@@ -204,6 +204,9 @@ def _step(flow: Flow, op: Op, value: Value, constraint: _Constraint) -> _Constra
     letter = pattern[constraint.axis] if pattern is not None else ()
     if not isinstance(letter, str) or any(use.letter == letter for use in law.uses):
         return None
+    windowed = any(flow.windowed(law, monomial, set(pattern_letters(result))) for monomial in law.terms)
+    if constraint.bias and windowed and letter in result:
+        return None  # what is padded does not have the bias
     if letter in result:
         return _carried(law, values, positions[0], letter, constraint, result.index(letter))
     if letter in pattern_letters(result):
@@ -254,7 +257,7 @@ def _carried(
     for monomial in law.terms:
         indices = [index for index, _ in monomial.powers]
         if position in indices:
-            if not dict(monomial.powers)[position].linear:
+            if not dict(monomial.powers)[position].linear or len(indices) > 1 and bias:
                 return None
             for index in indices:
                 if index != position and letter in pattern_letters(law.operands[index] or ()):
