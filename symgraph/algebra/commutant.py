@@ -36,46 +36,48 @@ def coordinate_classes(matrices: Tensor) -> list[list[int]]:
 def isotypic_blocks(matrices: Tensor) -> Blocks | None:
     """Isotypic blocks of operators [k, n, n]: (field, coordinates). None where they are not aligned with coordinates."""
     matrices = matrices.double()
-    found: list[tuple[str, Tensor, list[tuple[int, ...]]]] = []
+    real: list[tuple[int, ...]] = []
+    planes: list[tuple[int, ...]] = []
     for members in coordinate_classes(matrices):
-        if len(members) == 1:
-            _join(found, "real", matrices[:, members[0], members[0]].to(torch.complex128), (members[0],))
-        elif len(members) == 2:
-            character = _plane(matrices, *members)
-            if character is None:
-                return None
-            _join(found, "complex", character, (members[0], members[1]))
-        else:
+        if len(members) > 2:
             return None
-    return [(field, tuple(coordinates)) for field, _, coordinates in found]
+        (real if len(members) == 1 else planes).append(tuple(members))
+    characters = _planes(matrices, planes)
+    if characters is None:
+        return None
+    numbers = torch.stack([matrices[:, i, i] for (i,) in real]).to(torch.complex128) if real else None
+    found = [*_grouped("complex", planes, characters), *_grouped("real", real, numbers)]
+    return sorted(found, key=lambda block: block[1])
 
 
-def _plane(matrices: Tensor, i: int, j: int) -> Tensor | None:
-    """The complex numbers [k] by which the operators multiply a plane, or None where they do not."""
-    a, b = matrices[:, i, i], matrices[:, j, i]
-    scale = matrices[:, [i, j]][:, :, [i, j]].abs().amax((1, 2))
-    wrong = torch.maximum((a - matrices[:, j, j]).abs(), (b + matrices[:, i, j]).abs())
+def _planes(matrices: Tensor, planes: list[tuple[int, ...]]) -> Tensor | None:
+    """The complex numbers [planes, k] by which the operators multiply planes, or None where they do not."""
+    if not planes:
+        return torch.zeros(0, len(matrices), dtype=torch.complex128)
+    i, j = (torch.tensor(side) for side in zip(*planes, strict=True))
+    a, b, c, d = matrices[:, i, i].T, matrices[:, j, i].T, matrices[:, i, j].T, matrices[:, j, j].T
+    scale = torch.stack([a, b, c, d]).abs().amax(0)
+    wrong = torch.maximum((a - d).abs(), (b + c).abs())
     return None if bool((wrong > SAME * scale).any()) else torch.complex(a, b)
 
 
-def _equal(first: Tensor, second: Tensor) -> bool:
-    """Whether two characters agree, real and imaginary parts each at its own scale."""
+def _equal(first: Tensor, second: Tensor) -> Tensor:
+    """Which characters [m, k] and [m, k] agree at every position, pairwise [m, m]; each part at its own scale."""
+    same = torch.ones(len(first), len(second), dtype=torch.bool)
     for a, b in ((first.real, second.real), (first.imag, second.imag)):
-        if bool(((a - b).abs() > SAME * torch.maximum(a.abs(), b.abs())).any()):
-            return False
-    return True
+        one, other = a[:, None], b[None]
+        same &= ((one - other).abs() <= SAME * torch.maximum(one.abs(), other.abs())).all(-1)
+    return same
 
 
-def _join(
-    found: list[tuple[str, Tensor, list[tuple[int, ...]]]], field: str, character: Tensor, coordinates: tuple[int, ...]
-) -> None:
-    for other_field, other, members in found:
-        if other_field != field:
-            continue
-        if _equal(character, other):
-            members.append(coordinates)
-            return
-        if field == "complex" and _equal(character.conj(), other):
-            members.append(coordinates[::-1])
-            return
-    found.append((field, character, [coordinates]))
+def _grouped(field: str, coordinates: list[tuple[int, ...]], characters: Tensor | None) -> Blocks:
+    """Coordinates with equal characters together; a plane with the conjugate one is turned over."""
+    if characters is None or not coordinates:
+        return []
+    same = _equal(characters, characters).tolist()
+    turned = _equal(characters.conj(), characters).tolist()
+    groups: dict[int, list[tuple[int, ...]]] = {}
+    for index, members in enumerate(coordinates):
+        leader = next((first for first in groups if same[first][index] or turned[first][index]), index)
+        groups.setdefault(leader, []).append(members if same[leader][index] else members[::-1])
+    return [(field, tuple(members)) for members in groups.values()]

@@ -34,6 +34,7 @@ class Value:
     producer: Op | None = None
     varying: frozenset[int] | None = None
     data: bool = False
+    digest: str | None = None
 
     def __repr__(self) -> str:
         kind = "constant" if self.known else self.tensor or (self.producer.node if self.producer else "input")

@@ -7,6 +7,7 @@ operator with its matrices, which are read off by running the region on a basis.
 
 from __future__ import annotations
 
+import hashlib
 import heapq
 from typing import Any
 
@@ -151,10 +152,18 @@ def _signature(source: Value, region: list[Op]) -> Any:
     names: dict[int, int] = {id(source): 0}
     parts = []
     for op in region:
-        arguments = map_values(op.args, lambda value: names.get(id(value), ("constant", id(value))))
+        arguments = map_values(op.args, lambda value: names.get(id(value), _digest(value)))
         parts.append((op.target, repr(arguments), repr(sorted(op.kwargs.items(), key=str))))
         names[id(op.results[0])] = len(names)
     return source.shape, tuple(parts)
+
+
+def _digest(value: Value) -> str:
+    """A constant by its content: layers that repeat have tables of their own with the same entries."""
+    if value.digest is None:
+        content = b"" if value.constant is None else value.constant.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        value.digest = hashlib.sha256(content).hexdigest() + f"{value.shape} {value.dtype}"
+    return value.digest
 
 
 def _run(source: Value, region: list[Op], x: Tensor) -> Tensor:
@@ -201,18 +210,23 @@ def _probe(source: Value, region: list[Op], axis: int) -> Tensor:
     shape[axis] = size
     columns = []
     for row in torch.eye(size, dtype=torch.float64):
-        result = _run(source, region, row.reshape(shape).expand(source.shape))
-        columns.append(result.movedim(axis, -1))
-    return torch.stack(columns, -1)
+        result = _run(source, region, row.reshape(shape).expand(source.shape)).movedim(axis, -1)
+        columns.append(_compact(result, result.dim() - 1))
+    common = torch.broadcast_shapes(*(column.shape for column in columns))
+    return torch.stack([column.expand(common) for column in columns], -1)
+
+
+def _compact(values: Tensor, axes: int) -> Tensor:
+    """Size one along those of the first axes along which the entries repeat."""
+    for position in range(axes):
+        first = values.narrow(position, 0, 1)
+        if torch.equal(values, first.expand_as(values)):
+            values = first
+    return values
 
 
 def _distinct(matrices: Tensor, axis: int) -> tuple[Tensor, tuple[int, ...]]:
     """The matrices without the axes along which they repeat, and the axes of x along which they differ."""
-    varying = []
-    for position in range(matrices.dim() - 2):
-        first = matrices.narrow(position, 0, 1)
-        if torch.equal(matrices, first.expand_as(matrices)):
-            matrices = first
-        else:
-            varying.append(position if position < axis else position + 1)
+    matrices = _compact(matrices, matrices.dim() - 2)
+    varying = [position if position < axis else position + 1 for position, size in enumerate(matrices.shape[:-2]) if size > 1]
     return matrices.reshape(-1, *matrices.shape[-2:]).clone(), tuple(varying)

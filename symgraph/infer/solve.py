@@ -76,6 +76,8 @@ class _Systems:
         self.sign: dict[IndexSpace | None, Elimination] = {}
         self.loose = Elimination(0, self._prefer)
         self.zeroed: dict[IndexSpace, list[Record]] = {}
+        self.joined: dict[tuple[int, ...], torch.Tensor] = {}
+        self.isotypic: dict[int, list[tuple[str, tuple[tuple[int, ...], ...]]] | None] = {}
 
     def _prefer(self, slot: object) -> bool:
         return isinstance(slot, tuple) and slot[0] in self.learned
@@ -101,6 +103,22 @@ class _Systems:
         if len(entries) == 2 and equation.result is None and equation.leaf is not None:
             record = Record(equation.leaf, Structure.INNER, equation.source.op.origin, "a tensor contracted with itself")
             self.zeroed.setdefault(equation.leaf, []).append(record)
+
+    def operators(self, space: IndexSpace, records: list[Record]) -> torch.Tensor | None:
+        """All fixed operators along the leaf; where they act on a space that was split since, every coordinate is used."""
+        found = {id(record.operators): record.operators for record in records if record.operators is not None}
+        if not found:
+            return None
+        fitting = [matrices for matrices in found.values() if matrices.shape[-1] == space.size]
+        if len(fitting) < len(found):
+            return torch.ones(1, space.size, space.size, dtype=torch.float64)
+        return self.joined.setdefault(tuple(sorted(found)), torch.cat(fitting))
+
+    def blocks(self, matrices: torch.Tensor) -> list[tuple[str, tuple[tuple[int, ...], ...]]] | None:
+        """Isotypic blocks, found once for operators that many leaves share."""
+        if id(matrices) not in self.isotypic:
+            self.isotypic[id(matrices)] = isotypic_blocks(matrices)
+        return self.isotypic[id(matrices)]
 
     def anchor(self, slot: Slot) -> None:
         for table, modulo in ((self.real, 0), (self.sign, 2)):
@@ -244,13 +262,13 @@ def _leaf(
     structures = {record.structure for record in records}
     if outer or space.size == 1:
         structures.add(Structure.COORDINATES)
-    matrices = _operators(space, records)
+    matrices = systems.operators(space, records)
     per = tuple(near.get(space, frozenset()))
     leaf = Leaf(space, Group.TRIVIAL, per, records=records)
     real = systems.system(systems.real, space, 0)
     variance = _variance(slots, real)
     if matrices is not None and Structure.COORDINATES not in structures and Structure.FIXED not in structures:
-        blocks = isotypic_blocks(matrices)
+        blocks = systems.blocks(matrices)
         if blocks is not None and Structure.ONES not in structures:
             leaf.blocks = tuple((kind, coordinates) for kind, coordinates in blocks)
             leaf.group = Group.COMMUTANT if variance else Group.ORTHOGONAL_COMMUTANT
@@ -284,17 +302,6 @@ def _monomial(
     else:
         leaf.group = Group.SIGNED_PERMUTATION if leaf.signs else Group.PERMUTATION
     return leaf
-
-
-def _operators(space: IndexSpace, records: list[Record]) -> torch.Tensor | None:
-    """All fixed operators along the leaf; where they act on a space that was split since, every coordinate is used."""
-    found = {id(record.operators): record.operators for record in records if record.operators is not None}
-    if not found:
-        return None
-    fitting = [matrices for matrices in found.values() if matrices.shape[-1] == space.size]
-    if len(fitting) < len(found):
-        return torch.ones(1, space.size, space.size, dtype=torch.float64)
-    return torch.cat(fitting)
 
 
 def _variance(slots: list[Slot], system: Elimination) -> dict[Slot, int] | None:
