@@ -57,8 +57,11 @@ def lift(value: Any, dtype: torch.dtype) -> Any:
     return value
 
 
-def execute(graph: Graph, values: Mapping[str, Tensor], dtype: torch.dtype | None, epsilons: float | None) -> list[Any]:
-    """Values of ``graph.output_nodes`` from those of all placeholders."""
+def execute(
+    graph: Graph, values: Mapping[str, Tensor], dtype: torch.dtype | None, epsilons: float | None,
+    sizes: dict[str, Any] | None = None,
+) -> list[Any]:  # fmt: skip
+    """Values of ``graph.output_nodes`` from those of all placeholders. ``sizes`` takes every node's shapes and numbers."""
     environment: dict[fx.Node, Any] = {}
     wanted = set(graph.output_nodes)
     remaining = Counter(source for node in graph.nodes for source in node.all_input_nodes)
@@ -67,11 +70,22 @@ def execute(graph: Graph, values: Mapping[str, Tensor], dtype: torch.dtype | Non
             if node.op == "output":
                 break
             environment[node] = evaluate(node, environment, values, graph.module, dtype, epsilons)
+            if sizes is not None:
+                sizes[node.name] = shape_of(environment[node])
             for source in node.all_input_nodes:
                 remaining[source] -= 1
                 if not remaining[source] and source not in wanted:
                     del environment[source]
     return [environment[node] for node in graph.output_nodes]
+
+
+def shape_of(value: Any) -> Any:
+    """Shapes in the place of tensors; numbers are themselves."""
+    if isinstance(value, Tensor):
+        return tuple(value.shape)
+    if isinstance(value, list | tuple):
+        return [shape_of(item) for item in value]
+    return value
 
 
 def evaluate(

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.utils import _pytree as pytree
 
 from symgraph.errors import CheckpointError, TraceError
 from symgraph.frontend.execute import execute
@@ -98,6 +99,20 @@ class Graph:
         """
         return execute(self, self._bindings(state_dict, inputs, untie), dtype, epsilons)
 
+    @property
+    def symbolic(self) -> bool:
+        """Whether sizes of some tensors are known only when the graph runs."""
+        found = (leaf for node in self.nodes for leaf in pytree.tree_leaves(node.meta.get("val")))
+        return any(_is_symbolic(leaf) for leaf in found)
+
+    def sizes(self) -> dict[str, Any]:
+        """Shapes (of several results: a list) and numbers of every node on the example; TraceError without weights."""
+        if self.state is None:
+            raise TraceError("sizes in this model depend on its activations: they are known with weights only")
+        found: dict[str, Any] = {}
+        execute(self, self._bindings(None, None, False), None, None, found)
+        return found
+
     def _bindings(
         self, state_dict: Mapping[str, Tensor] | None, inputs: Mapping[str, Tensor] | None, untie: bool
     ) -> dict[str, Tensor]:
@@ -126,6 +141,12 @@ class Graph:
         if value.shape != expected:
             raise CheckpointError(f"tensor {canonical!r} has shape {tuple(value.shape)}, not {tuple(expected)}")
         return value
+
+
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return any(not isinstance(size, int) for size in value.shape)
+    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
 def _source(stack: str) -> str:

@@ -133,11 +133,12 @@ def build(graph: Graph, untie: bool = False) -> Program:
     """The program of a traced graph; with ``untie`` every name of a shared tensor is a tensor of its own."""
     program = Program()
     values: dict[str, Any] = {}
+    sizes = graph.sizes() if graph.symbolic else {}
     for node in graph.nodes:
         if node.op == "placeholder":
             values[node.name] = _placeholder(graph, node, program, untie)
         elif node.op == "call_function":
-            values[node.name] = _call(graph, node, program, values)
+            values[node.name] = _call(graph, node, program, values, sizes)
             _mark_data(node, values)
     program.outputs = [values[node.name] for node in graph.output_nodes]
     return program
@@ -171,13 +172,22 @@ def _mark_data(node: torch.fx.Node, values: dict[str, Any]) -> None:
         map_values(values[node.name], lambda value: setattr(value, "data", True))
 
 
-def _call(graph: Graph, node: torch.fx.Node, program: Program, values: dict[str, Any]) -> Any:
+def _resized(meta: Any, known: Any) -> Any:
+    """Tensors that hold nothing, of the sizes that were seen when the graph ran."""
+    if isinstance(meta, Tensor):
+        return torch.empty(known, dtype=meta.dtype, device="meta")
+    if isinstance(meta, list | tuple):
+        return [_resized(each, size) for each, size in zip(meta, known, strict=True)]
+    return known
+
+
+def _call(graph: Graph, node: torch.fx.Node, program: Program, values: dict[str, Any], sizes: dict[str, Any]) -> Any:
     arguments = torch.fx.node.map_arg(node.args, lambda each: values[each.name])
     if node.target.__class__.__name__ == "builtin_function_or_method" and len(arguments) == 2:
         container, index = arguments
         if isinstance(container, list | tuple):
             return container[index]
-    meta = node.meta.get("val")
+    meta = _resized(node.meta.get("val"), sizes[node.name]) if node.name in sizes else node.meta.get("val")
     known = graph.folded.get(node.name)
     if known is not None and not graph.folded_from.get(node.name):
         return Value(tuple(known.shape), known.dtype, constant=known)
