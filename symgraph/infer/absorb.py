@@ -85,7 +85,6 @@ def absorb(program: Program) -> list[Absorbed]:
             folded = _try(program, name, value, products, direction, attempt, users, laws, parametric)
             if folded is not None:
                 found.append(folded)
-                users = program.users()
                 break
     program.prune()
     return found

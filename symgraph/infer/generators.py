@@ -97,7 +97,7 @@ def _contained(leaf: Leaf, solution: Solution, real: _Pool, sign: _Pool) -> None
     """Multiples of the identity that the matrix group of a leaf contains already."""
     if not leaf.group.is_matrix or leaf.group is Group.ORTHOGONAL_FIXING_ONES:
         return
-    weights = leaf.variance or {slot: 1 for tensor in solution.tensors for entries in tensor.blocks.values()
+    weights = leaf.variance or {slot: 1 for tensor in solution.carriers[leaf.space] for entries in tensor.blocks.values()
                                 for slot, space in entries if space is leaf.space}  # fmt: skip
     vector = _blocks(dict(weights))
     sign.add(vector, frozenset(leaf.per))

@@ -129,7 +129,7 @@ def _occurrences(space: IndexSpace, solution: Solution, path: Occurrence = ()) -
 
 def _by_occurrence(generator: Generator, solution: Solution) -> bool | None:
     """Whether every factor of the leaf has one weight, whatever the summand it is read in; None if not."""
-    for tensor in solution.tensors:
+    for tensor in solution.carriers.get(generator.leaf, []) if generator.leaf is not None else []:
         seen: dict[tuple[int, Occurrence], int] = {}
         paths = [None if space is None else _occurrences(space, solution) for space in tensor.axes]
         for block, entries in tensor.blocks.items():
@@ -159,7 +159,8 @@ def _consistent_variance(solution: Solution) -> None:
 def _unit(generator: Generator, state: Lowering) -> None:
     """A space of size one, for every index of the domain, with one factor on every summand it scales."""
     placed: list[tuple[TensorLayout, dict[Block, int]]] = []
-    for tensor in state.solution.tensors:
+    touched = dict.fromkeys(slot[0] for slot in generator.weights)
+    for tensor in (state.solution.by_value[value] for value in touched):
         weights = {block: sum(generator.weights.get(slot, 0) for slot in _block_slots(tensor, block))
                    for block in tensor.blocks}  # fmt: skip
         if any(weights.values()):

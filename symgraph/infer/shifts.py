@@ -21,6 +21,7 @@ from symgraph.infer.frames import Broken, Frame, Runs, assign, constant, is_cons
 from symgraph.infer.frames import Run as FrameRun
 from symgraph.infer.interpret import Typing
 from symgraph.infer.ir import Op, Program, Value
+from symgraph.infer.naming import unique
 from symgraph.infer.solve import Solution
 from symgraph.infer.spaces import IndexSpace
 from symgraph.rules.law import Law, Structure, pattern_letters
@@ -51,7 +52,8 @@ def find_shifts(program: Program, typing: Typing, solution: Solution) -> list[mo
             for frame in flow.frames(value, free):
                 families += _of_window(flow, name, value, frame)
     families += _unread(flow, families)
-    written = [_write(family, number) for number, family in enumerate(families)]
+    taken: set[str] = set()
+    written = [_write(family, unique(f"{family.tensor}.{family.kind}", taken)) for family in families]
     return written + list(_projective(flow, families))
 
 
@@ -339,7 +341,7 @@ class _Alphabet:
         return self.known[letter]
 
 
-def _write(family: Family, number: int) -> model.Shift:
+def _write(family: Family, name: str) -> model.Shift:
     """The shift as a document: one value, and one term for every tensor that moves."""
     first = family.taken[0] if family.taken else None
     weighted = first is not None and first.tensor == family.tensor and first.frame == family.frame
@@ -351,7 +353,7 @@ def _write(family: Family, number: int) -> model.Shift:
     lengths = {run.letter: run.high - run.low for run in lettered}
     shape = tuple(lengths.values())
     return model.Shift(
-        name=f"{family.tensor}.{family.kind}_{number}", shape=(*shape, *(1,) * ones),
+        name=name, shape=(*shape, *(1,) * ones),
         terms=tuple(_term(entry, lengths, ones) for entry in entries), kind=family.kind, dimension=prod(shape),
     )  # fmt: skip
 

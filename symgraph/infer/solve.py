@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product as cartesian
 
 import torch
@@ -65,6 +66,21 @@ class Solution:
     signs: list[Row]
     approximate: list[Row]
     layout: Layout
+
+    @cached_property
+    def carriers(self) -> dict[IndexSpace, list[TensorLayout]]:
+        """Tensors on which every leaf stands."""
+        found: dict[IndexSpace, dict[str, TensorLayout]] = {}
+        for tensor in self.tensors:
+            for entries in tensor.blocks.values():
+                for _, leaf in entries:
+                    found.setdefault(leaf, {})[tensor.name] = tensor
+        return {leaf: list(each.values()) for leaf, each in found.items()}
+
+    @cached_property
+    def by_value(self) -> dict[int, TensorLayout]:
+        """Tensors by the identity of their value, which slots begin with."""
+        return {id(tensor.value): tensor for tensor in self.tensors}
 
 
 class _Systems:
