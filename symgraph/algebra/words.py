@@ -50,9 +50,11 @@ class Factor(Word):
     weights: tuple[tuple[str, int], ...] = ()
 
     def size(self, sizes: Mapping[str, int]) -> int:
+        """Number of indices."""
         return sizes[self.space]
 
     def factors(self) -> Iterator[Factor]:
+        """All occurrences of spaces, from left to right."""
         yield self
 
     def __str__(self) -> str:
@@ -67,9 +69,11 @@ class Pinned(Word):
     length: int
 
     def size(self, sizes: Mapping[str, int]) -> int:
+        """Number of indices."""
         return self.length
 
     def factors(self) -> Iterator[Factor]:
+        """All occurrences of spaces, from left to right."""
         return iter(())
 
     def __str__(self) -> str:
@@ -83,9 +87,11 @@ class Product(Word):
     words: tuple[Word, ...]
 
     def size(self, sizes: Mapping[str, int]) -> int:
+        """Number of indices."""
         return prod(word.size(sizes) for word in self.words)
 
     def factors(self) -> Iterator[Factor]:
+        """All occurrences of spaces, from left to right."""
         for word in self.words:
             yield from word.factors()
 
@@ -100,9 +106,11 @@ class Sum(Word):
     words: tuple[Word, ...]
 
     def size(self, sizes: Mapping[str, int]) -> int:
+        """Number of indices."""
         return sum(word.size(sizes) for word in self.words)
 
     def factors(self) -> Iterator[Factor]:
+        """All occurrences of spaces, from left to right."""
         for word in self.words:
             yield from word.factors()
 

@@ -55,7 +55,7 @@ class Absorbed:
     origin: Origin
 
 
-class _Failed(Exception):
+class _FailedError(Exception):
     """The gain cannot be folded this way."""
 
 
@@ -104,7 +104,7 @@ class _Laws:
             self.keep.append(op)
         law, values, sizes = self.known[id(op)]
         if law is None:
-            raise _Failed
+            raise _FailedError
         return law, values, sizes
 
 
@@ -112,7 +112,7 @@ def _parametric(program: Program) -> set[int]:
     """Values that depend on parameters only."""
     found = {id(value) for value in program.tensors.values()}
     for op in program.ops:
-        if op.operands and all(value.known and not value.data or id(value) in found for value in op.operands):
+        if op.operands and all((value.known and not value.data) or id(value) in found for value in op.operands):
             found.update(id(value) for value in op.results)
     return found
 
@@ -139,7 +139,8 @@ def _products(
                         return []
                     found.append((op, x, axes[0]))
                     continue
-            if any(id(each) not in parametric and (not each.known or each.data) for each in op.operands) or len(op.results) != 1:
+            active = any(id(each) not in parametric and (not each.known or each.data) for each in op.operands)
+            if active or len(op.results) != 1:
                 return []
             if op.results[0].shape != gain.shape and sum(size > 1 for size in op.results[0].shape) != 1:
                 return []
@@ -154,7 +155,7 @@ def _affine(value: Value, op: Op, parametric: set[int]) -> tuple[float, float]:
     offset, multiplier = zero.flatten()[0], (one - zero).flatten()[0]
     uniform = bool((zero == offset).all()) and bool(((one - zero) == multiplier).all())
     if not uniform or not torch.equal(two, one + (one - zero)) or multiplier == 0:
-        raise _Failed
+        raise _FailedError
     return float(multiplier), float(offset)
 
 
@@ -165,7 +166,7 @@ def _evaluate(value: Value, tensor: Value, point: float) -> torch.Tensor:
         return value.constant.double() if value.is_float else value.constant
     producer = value.producer
     if producer is None:
-        raise _Failed
+        raise _FailedError
     if producer.target in (aten._to_copy.default, aten.to.dtype, aten.type_as.default):
         return _evaluate(producer.args[0], tensor, point)
     read: Callable[[Value], Any] = lambda each: _evaluate(each, tensor, point)  # noqa: E731
@@ -186,10 +187,10 @@ def _try(
             attempt(start, Place(axis), walk, laws, parametric)
         for each in walk.chains:
             if any(id(op) not in walk.seen for op in users.get(each, [])) or each in program.outputs:
-                raise _Failed
+                raise _FailedError
         if any(fold.tensor == name for fold in walk.folds) or not walk.folds:
-            raise _Failed
-    except _Failed:
+            raise _FailedError
+    except _FailedError:
         return None
     for op, x, _ in products:
         op.target, op.args, op.kwargs = aten.alias.default, (x,), {}
@@ -212,7 +213,7 @@ def _locate(axis: Axis, place: Place, sizes: dict[str, int]) -> tuple[str, Place
             if before == place.outer and after == place.inner:
                 return part, Place(place.axis)
             before *= sizes[part]
-    raise _Failed
+    raise _FailedError
 
 
 def _stand(letter: str, pattern: Pattern, place: Place, sizes: dict[str, int]) -> Place | None:
@@ -222,7 +223,7 @@ def _stand(letter: str, pattern: Pattern, place: Place, sizes: dict[str, int]) -
             return replace(place, axis=index)
         if letter in set(letters_of(axis)):
             if not isinstance(axis, tuple) or not all(isinstance(part, str) for part in axis):
-                raise _Failed
+                raise _FailedError
             position = axis.index(letter)
             outer = inner = 1
             for part in axis[:position]:
@@ -237,17 +238,17 @@ def _forward(value: Value, place: Place, walk: _Walk, laws: _Laws, parametric: s
     """Follow a product to its readers."""
     walk.chains.append(value)
     if not walk.users.get(value):
-        raise _Failed
+        raise _FailedError
     for op in walk.users[value]:
         walk.seen.add(id(op))
         law, values, sizes = laws(op)
         positions = [index for index, each in enumerate(values) if each is value]
         if len(positions) != 1 or len(law.results) != 1 or law.results[0] is None:
-            raise _Failed
+            raise _FailedError
         position = positions[0]
         pattern = law.operands[position]
         if pattern is None:
-            raise _Failed
+            raise _FailedError
         letter, inner = _locate(pattern[place.axis], place, sizes)
         _refuse_uses(law, letter)
         stays = _stand(letter, law.results[0], inner, sizes)
@@ -260,9 +261,9 @@ def _forward(value: Value, place: Place, walk: _Walk, laws: _Laws, parametric: s
 
 def _refuse_uses(law: Law, letter: str) -> None:
     if letter in law.mixes or letter in law.summands:
-        raise _Failed
+        raise _FailedError
     if any(use.letter == letter and use.structure is not Structure.COORDINATES for use in law.uses):
-        raise _Failed
+        raise _FailedError
 
 
 def _contracted(
@@ -275,10 +276,10 @@ def _contracted(
         if position not in indices:
             continue
         if not all(entry.linear for _, entry in monomial.powers):
-            raise _Failed
+            raise _FailedError
         partners = [index for index in indices if index != position and _stand(letter, law.operands[index] or (), place, sizes)]
         if len(partners) != 1:
-            raise _Failed
+            raise _FailedError
         stand = _stand(letter, law.operands[partners[0]] or (), place, sizes)
         assert stand is not None
         _weight(values[partners[0]], stand, 1, walk, laws)
@@ -294,15 +295,15 @@ def _passing(
         if position in indices:
             others = [index for index in indices if index != position]
             if dict(monomial.powers)[position].linear is False:
-                raise _Failed
+                raise _FailedError
             if any(_stand(letter, law.operands[index] or (), place, sizes) for index in others):
-                raise _Failed
+                raise _FailedError
             continue
         if len(indices) != 1 or not monomial.powers[0][1].linear or id(values[indices[0]]) not in parametric:
-            raise _Failed
+            raise _FailedError
         stand = _stand(letter, law.operands[indices[0]] or (), place, sizes)
         if stand is None:
-            raise _Failed
+            raise _FailedError
         _weight(values[indices[0]], stand, -1, walk, laws)
 
 
@@ -314,15 +315,15 @@ def _weight(value: Value, place: Place, power: int, walk: _Walk, laws: _Laws) ->
         return
     op = value.producer
     if op is None:
-        raise _Failed
+        raise _FailedError
     walk.seen.add(id(op))
     law, values, sizes = laws(op)
     if len(values) != 1 or len(law.terms) != 1 or law.uses or not all(entry.linear for _, entry in law.terms[0].powers):
-        raise _Failed
+        raise _FailedError
     letter, inner = _locate((law.results[0] or ())[place.axis], place, sizes)
     stand = _stand(letter, law.operands[0] or (), inner, sizes)
     if stand is None or letter in law.summands:
-        raise _Failed
+        raise _FailedError
     _weight(values[0], stand, power, walk, laws)
 
 
@@ -330,19 +331,19 @@ def _backward(value: Value, place: Place, walk: _Walk, laws: _Laws, parametric: 
     """Follow the factor of a gain to what writes it."""
     op = value.producer
     if op is None or value.tensor or len(op.results) != 1:
-        raise _Failed
+        raise _FailedError
     walk.chains.append(value)
     walk.seen.add(id(op))
     law, values, sizes = laws(op)
     letter, inner = _locate((law.results[0] or ())[place.axis], place, sizes)
     _refuse_uses(law, letter)
     if not law.terms:
-        raise _Failed
+        raise _FailedError
     for monomial in law.terms:
         owners = [(index, stand) for index, entry in monomial.powers
                   if (stand := _stand(letter, law.operands[index] or (), inner, sizes)) and entry.linear]  # fmt: skip
         if len(owners) != 1 or not all(entry.linear for _, entry in monomial.powers):
-            raise _Failed
+            raise _FailedError
         index, stand = owners[0]
         if id(values[index]) in parametric:
             _weight(values[index], stand, 1, walk, laws)

@@ -48,7 +48,7 @@ def neighbours(pattern: Pattern) -> dict[str, set[str]]:
 
 
 def _has_sum(axis: Axis) -> bool:
-    return isinstance(axis, Cat) or isinstance(axis, tuple) and any(_has_sum(part) for part in axis)
+    return isinstance(axis, Cat) or (isinstance(axis, tuple) and any(_has_sum(part) for part in axis))
 
 
 def _alternatives(axis: Axis) -> list[set[str]]:

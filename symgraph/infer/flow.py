@@ -11,11 +11,33 @@ from dataclasses import dataclass, field
 
 import torch
 
+from symgraph.infer.changes import (
+    MASKED,
+    READS,
+    SAME,
+    SOFTMAX,
+    STOCHASTIC,
+    Change,
+    Read,
+    Taken,
+    coefficient,
+    lets_pass,
+)  # fmt: skip
 from symgraph.infer.frames import (
-    DATA, Broken, Frame, Runs, assign, constant, data, is_constant, letters_in, pattern_frame, windows,
+    DATA,
+    BrokenError,
+    Frame,
+    Runs,
+    assign,
+    constant,
+    data,
+    is_constant,
+    letters_in,
+    pattern_frame,
+    whole,
+    windows,
 )  # fmt: skip
 from symgraph.infer.frames import Run as FrameRun
-from symgraph.infer.frames import whole
 from symgraph.infer.interpret import Typing, law_of, letter_sizes, varying_axes
 from symgraph.infer.ir import Op, Program, Value
 from symgraph.infer.naming import parametric_values
@@ -25,45 +47,6 @@ from symgraph.rules.fixed import fixed_operator
 from symgraph.rules.law import Law, Structure, Term, pattern_letters
 
 aten = torch.ops.aten
-
-_SOFTMAX = {aten.softmax.int, aten._softmax.default, aten.log_softmax.int, aten._log_softmax.default,
-            aten._safe_softmax.default}  # fmt: skip
-_STOCHASTIC = {aten.softmax.int, aten._softmax.default, aten._safe_softmax.default}
-MASKED = -1e9
-"""Scores at most this large have no weight after a softmax."""
-_READS = {aten.embedding.default, aten.index_select.default, aten.index.Tensor}
-_SAME = {aten.alias.default, aten.clone.default, aten._to_copy.default, aten.to.dtype, aten.dropout.default,
-         aten.contiguous.default, aten.type_as.default}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Read:
-    """A tensor that a change was multiplied with: its frame names the letters of its axes."""
-
-    tensor: str
-    frame: Frame
-    reciprocal: bool = False
-
-
-@dataclass(frozen=True)
-class Change:
-    """A change of a value: ``coefficient * einsum(value, *reads)`` on a frame. ``exact`` while it is known in full."""
-
-    frame: Frame
-    reads: tuple[Read, ...] = ()
-    coefficient: float = 1.0
-    exact: bool = True
-
-
-@dataclass(frozen=True)
-class Taken:
-    """What a parameter takes back: its frame, and the change at that point."""
-
-    tensor: str
-    frame: Frame
-    reads: tuple[Read, ...]
-    coefficient: float
-
 
 @dataclass
 class Flow:
@@ -93,7 +76,7 @@ class Flow:
             self.laws[id(op)] = (law, values, letter_sizes(law, values, op) if law is not None else {})
         law, values, sizes = self.laws[id(op)]
         if law is None:
-            raise Broken
+            raise BrokenError
         return law, values, sizes
 
     def letter(self) -> str:
@@ -118,18 +101,18 @@ class Flow:
     # --- forward ------------------------------------------------------------------------------------------------------
 
     def follow(self, value: Value, change: Change, after: int) -> list[Taken]:
-        """What other parameters take back so that nothing of the change of a value is seen. Raises Broken if it is."""
+        """What other parameters take back so that nothing of the change of a value is seen. Raises BrokenError if it is."""
         if id(value) in self.outputs:
-            raise Broken
+            raise BrokenError
         if not change.exact:
             key = (id(value), change.frame)
             if key in self.memo:
                 if self.memo[key]:
                     return []
-                raise Broken
+                raise BrokenError
             try:
                 found = self._users(value, change, after)
-            except Broken:
+            except BrokenError:
                 self.memo[key] = False
                 raise
             self.memo[key] = True
@@ -146,7 +129,7 @@ class Flow:
             if op.target is aten.sub.Tensor and op.args[0] is value and id(op.args[1]) in means:
                 axes = means[id(op.args[1])].args[1]
                 if not is_constant(run for axis in axes for run in change.frame[axis]):
-                    raise Broken
+                    raise BrokenError
                 continue
             taken += self.through(op, value, change, after)
         return taken
@@ -158,10 +141,10 @@ class Flow:
 
     def through(self, op: Op, value: Value, change: Change, after: int) -> list[Taken]:
         """Follow a change of one operand of an operator."""
-        if op.target in _SOFTMAX:
+        if op.target in SOFTMAX:
             if is_constant(change.frame[op.args[1] % len(value.shape)]):
                 return []
-            raise Broken
+            raise BrokenError
         if op.target is fixed_operator:
             self._check_operator(op, change)
             return self.follow(op.results[0], change, after)
@@ -170,7 +153,7 @@ class Flow:
         law, values, sizes = self.law(op)
         positions = [index for index, each in enumerate(values) if each is value]
         if len(positions) != 1 or len(law.results) != 1 or law.results[0] is None:
-            raise Broken
+            raise BrokenError
         position = positions[0]
         pattern = law.operands[position]
         if pattern is None:
@@ -186,16 +169,13 @@ class Flow:
 
     def _masked(self, op: Op, value: Value) -> bool:
         """Whether the operator only takes entries out of a softmax: what is added to those is never seen."""
-        if op.target is aten.masked_fill.Scalar and op.args[0] is value:
-            filler = op.args[2]
-        elif op.target is aten.where.ScalarOther and op.args[1] is value:
-            filler = op.args[2]
-        else:
+        position = {aten.masked_fill.Scalar: 0, aten.where.ScalarOther: 1}.get(op.target)
+        if position is None or op.args[position] is not value:
             return False
         readers = self.users.get(op.results[0], [])
-        while len(readers) == 1 and readers[0].target in _SAME:
+        while len(readers) == 1 and readers[0].target in SAME:
             readers = self.users.get(readers[0].results[0], [])
-        return filler <= MASKED and bool(readers) and all(reader.target in _SOFTMAX for reader in readers)
+        return op.args[2] <= MASKED and bool(readers) and all(reader.target in SOFTMAX for reader in readers)
 
     def _check_operator(self, op: Op, change: Change) -> None:
         """A fixed operator that differs by position keeps a change only on the coordinates that it leaves alone."""
@@ -203,11 +183,11 @@ class Flow:
         identity = torch.eye(matrices.shape[-1], dtype=matrices.dtype)
         runs = change.frame[axis]
         if len(runs) != 1:
-            raise Broken
+            raise BrokenError
         inside = slice(runs[0].low, runs[0].high)
         same = matrices[:, :, inside] == identity[:, inside]
         if not bool(same.all()) or not bool((matrices[:, inside, :] == identity[inside, :]).all()):
-            raise Broken
+            raise BrokenError
 
     def _result(
         self, op: Op, law: Law, values: list[Value], sizes: dict[str, int], position: int, known: dict[str, Runs],
@@ -217,32 +197,32 @@ class Flow:
         if not terms and not any(law.results):
             return []
         if len(terms) != 1 or not dict(terms[0].powers)[position].linear:
-            raise Broken
+            raise BrokenError
         result = law.results[0]
         assert result is not None
-        coefficient = change.coefficient * _coefficient(op, position)
-        current = Change(change.frame, change.reads, coefficient, change.exact)
+        scaled = change.coefficient * coefficient(op, position)
+        current = Change(change.frame, change.reads, scaled, change.exact)
         state = dict(known)
         for index, entry in terms[0].powers:
             if index != position:
-                if not entry.linear and not (values[index].known and _lets_pass(op, values[index])):
-                    raise Broken
+                if not entry.linear and not (values[index].known and lets_pass(op, values[index])):
+                    raise BrokenError
                 current = self._multiply(law, values, sizes, index, position, state, known, current, op)
         kept = set(pattern_letters(result))
         alone = [letter for letter in known if letter not in kept and len(terms[0].powers) == 1]
-        read_by_data = op.target in _READS and not all(is_constant(known[letter]) for letter in alone)
-        moved_positions = set() if op.target in _READS else self.positions(law, terms[0], kept)
-        windowed = op.target not in _READS and self.windowed(law, terms[0], kept)
+        read_by_data = op.target in READS and not all(is_constant(known[letter]) for letter in alone)
+        moved_positions = set() if op.target in READS else self.positions(law, terms[0], kept)
+        windowed = op.target not in READS and self.windowed(law, terms[0], kept)
         for letter in pattern_letters(result):
             if letter not in law.summands:
                 unknown = read_by_data or letter in moved_positions
                 state.setdefault(letter, data(sizes[letter]) if unknown else constant(sizes[letter]))
         exact = current.exact and not windowed and DATA not in letters_in(tuple(state.values()))
-        if alone and op.target not in _READS:  # a sum of the change: its number is not kept
+        if alone and op.target not in READS:  # a sum of the change: its number is not kept
             exact = False
         for use in law.uses:
             if use.letter in state and use.letter in known and not is_constant(state[use.letter]) and law.mixes:
-                raise Broken
+                raise BrokenError
         frame = pattern_frame(result, sizes, {letter: state[letter] for letter in pattern_letters(result) if letter in state})
         moved = Change(frame, current.reads, current.coefficient, exact)
         if exact:
@@ -302,10 +282,10 @@ class Flow:
         if len(summed) != 1 or summed[0] not in pattern:
             return False
         axis = pattern.index(summed[0])
-        while value.producer is not None and value.producer.target in _SAME:
+        while value.producer is not None and value.producer.target in SAME:
             value = value.producer.args[0]
         producer = value.producer
-        return producer is not None and producer.target in _STOCHASTIC and producer.args[1] % len(value.shape) == axis
+        return producer is not None and producer.target in STOCHASTIC and producer.args[1] % len(value.shape) == axis
 
     def _tensor(self, value: Value) -> tuple[str, Frame] | None:
         """The tensor that a value is, and the frame in which it is read: factors of its axes, direct sums as a whole."""
@@ -321,7 +301,7 @@ class Flow:
         own: dict[str, Runs] = {}
         for axis, runs in zip(pattern, frame, strict=True):
             if axis != () and not assign(axis, runs, sizes, own):  # type: ignore[arg-type]
-                raise Broken
+                raise BrokenError
         named: dict[str, Runs] = {}
         for letter, runs in own.items():
             before = known.get(letter, state.get(letter))
@@ -336,7 +316,7 @@ class Flow:
         if before is None or is_constant(before):
             return tuple(FrameRun(run.size, run.low, run.high, self.letter()) for run in runs)
         if len(before) != len(runs) or any(a.size != b.size for a, b in zip(before, runs, strict=True)):
-            raise Broken
+            raise BrokenError
         return tuple(FrameRun(b.size, b.low, b.high, b.letter or self.letter()) for b in before)
 
     # --- taking back --------------------------------------------------------------------------------------------------
@@ -355,9 +335,9 @@ class Flow:
                 continue
             try:
                 frame = self._pull(op, result, change.frame, pattern, sizes)
-                sign = _coefficient(op, index)
+                sign = coefficient(op, index)
                 found = self._control(values[index], Change(frame, change.reads, -change.coefficient / sign), after, op)
-            except Broken:
+            except BrokenError:
                 continue
             if found is not None:
                 return found
@@ -370,16 +350,16 @@ class Flow:
         known: dict[str, Runs] = {}
         for axis, runs in zip(result, frame, strict=True):
             if axis != () and not assign(axis, runs, sizes, known):  # type: ignore[arg-type]
-                raise Broken
+                raise BrokenError
         present = set(pattern_letters(pattern))  # type: ignore[arg-type]
         if (known.keys() & self.law(op)[0].summands) - present:
-            raise Broken  # on another summand
+            raise BrokenError  # on another summand
         for letter, runs in known.items():
             if letter not in present and not is_constant(runs):
-                raise Broken
+                raise BrokenError
         for letter in present - set(known):
-            if op.target not in _READS:
-                raise Broken
+            if op.target not in READS:
+                raise BrokenError
             known[letter] = constant(sizes[letter])  # the same for every row that can be read
         return pattern_frame(pattern, sizes, known)  # type: ignore[arg-type]
 
@@ -407,38 +387,10 @@ class Flow:
                 continue
             try:
                 frame = self._pull(op, result, change.frame, pattern, sizes)
-                factor = _coefficient(op, index)
+                factor = coefficient(op, index)
                 found = self._control(values[index], Change(frame, change.reads, change.coefficient / factor), after, op)
-            except Broken:
+            except BrokenError:
                 continue
             if found is not None:
                 return found
         return None
-
-
-def _lets_pass(op: Op, mask: Value) -> bool:
-    """Whether a mask replaces nothing, or differs along its axes so that the change does too."""
-    if op.target is not aten.masked_fill.Scalar or mask.constant is None:
-        return bool(varying_axes(mask))
-    return bool(varying_axes(mask)) or not bool(mask.constant.any())
-
-
-def _coefficient(op: Op, position: int) -> float:
-    """The number by which the operator multiplies an operand that enters as itself."""
-    if op.target in (aten.neg.default,):
-        return -1.0
-    if op.target in (aten.add.Tensor, aten.sub.Tensor):
-        alpha = float(op.kwargs.get("alpha", 1))
-        second = op.args[1] if len(op.args) > 1 else None
-        is_second = isinstance(second, Value) and position == len([a for a in op.args[:1] if isinstance(a, Value)])
-        if not is_second:
-            return 1.0
-        return -alpha if op.target is aten.sub.Tensor else alpha
-    scalar = op.args[1] if len(op.args) > 1 else None
-    if op.target in (aten.mul.Tensor, aten.mul.Scalar) and isinstance(scalar, int | float):
-        return float(scalar)
-    if op.target in (aten.div.Tensor, aten.div.Scalar) and isinstance(scalar, int | float):
-        return 1.0 / float(scalar)
-    if op.target in (aten.rsub.Scalar, aten.addmm.default, aten.baddbmm.default) and op.kwargs:
-        raise Broken
-    return 1.0

@@ -39,7 +39,7 @@ Runs = tuple[Run, ...]
 Frame = tuple[Runs, ...]
 
 
-class Broken(Exception):
+class BrokenError(Exception):
     """The change cannot be followed through an operator."""
 
 
@@ -126,7 +126,7 @@ def _take(pending: list[Run], size: int) -> tuple[Runs, list[Run]]:
     taken: list[Run] = []
     while size > 1:
         if not pending:
-            raise Broken
+            raise BrokenError
         run = pending[0]
         if size % run.size == 0:
             taken.append(run)
@@ -138,14 +138,14 @@ def _take(pending: list[Run], size: int) -> tuple[Runs, list[Run]]:
             pending = [Run(rest, 0, rest, run.letter), *pending[1:]]
             size = 1
         else:
-            raise Broken
+            raise BrokenError
     return tuple(taken), pending
 
 
 def _assign_part(axis: Cat, runs: Runs, sizes: dict[str, int], found: dict[str, Runs]) -> bool:
     total = axis_size(axis, sizes)
     if not runs:
-        raise Broken
+        raise BrokenError
     first = runs[0]
     inner = total // first.size
     start = 0
@@ -159,12 +159,12 @@ def _assign_part(axis: Cat, runs: Runs, sizes: dict[str, int], found: dict[str, 
             continue
         if begin < low or end > high:
             if first.letter or not first.full:
-                raise Broken
+                raise BrokenError
             assign(part, constant(size), sizes, found)
             inside = True
             continue
         if low % inner or size % inner:
-            raise Broken
+            raise BrokenError
         moved = replace(first, size=size // inner, low=first.low - low // inner, high=first.high - low // inner)
         row = (moved, *runs[1:]) if moved.size > 1 else runs[1:]
         return assign(part, row, sizes, found)
@@ -182,7 +182,7 @@ def compose(axis: Axis, sizes: dict[str, int], found: dict[str, Runs]) -> Runs:
             if all(letter in found for letter in letters_of(part)):
                 return _shifted(compose(part, sizes, found), start, total, size)
             start += size
-        raise Broken
+        raise BrokenError
     return tuple(run for part in axis for run in compose(part, sizes, found))
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from symgraph.errors import UnsupportedOperator
 from symgraph.frontend.graph import Origin
 from symgraph.infer.ir import Op, Program, Value, map_values
-from symgraph.infer.spaces import Conflict, IndexSpace, anchor, direct_sum, factor, fresh, product, split, unify
+from symgraph.infer.spaces import ConflictError, IndexSpace, anchor, direct_sum, factor, fresh, product, split, unify
 from symgraph.rules import Call, Cat, Law, Operand, Structure, find_rule
 from symgraph.rules.law import GENERIC, Axis, Pattern, Term, letters_of, pattern_letters, pin
 from symgraph.rules.registry import lettered
@@ -132,7 +132,7 @@ def _apply(op: Op, typing: Typing, strict: bool) -> None:
         return
     try:
         _unify_law(op, law, values, typing)
-    except Conflict as conflict:
+    except ConflictError as conflict:
         _pin(op, values, typing, f"its axes cannot be typed: {conflict}")
 
 

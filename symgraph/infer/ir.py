@@ -184,7 +184,7 @@ def _resized(meta: Any, known: Any) -> Any:
 def _call(graph: Graph, node: torch.fx.Node, program: Program, values: dict[str, Any], sizes: dict[str, Any]) -> Any:
     arguments = torch.fx.node.map_arg(node.args, lambda each: values[each.name])
     if node.target.__class__.__name__ == "builtin_function_or_method" and len(arguments) == 2:
-        container, index = arguments
+        container, index = arguments[0], int(arguments[1])  # type: ignore[arg-type]
         if isinstance(container, list | tuple):
             return container[index]
     meta = _resized(node.meta.get("val"), sizes[node.name]) if node.name in sizes else node.meta.get("val")

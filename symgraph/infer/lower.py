@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from math import prod
 from typing import Literal
 
 import symgraph
 from symgraph.algebra.groups import Group
-from symgraph.algebra.words import Factor, Pinned, Product, Sum, Word
+from symgraph.algebra.words import Factor, Product, Word
 from symgraph.frontend.graph import Graph
 from symgraph.infer.absorb import Absorbed
 from symgraph.infer.equations import Block, Slot
@@ -20,26 +18,13 @@ from symgraph.infer.naming import common_path, names, unique
 from symgraph.infer.shifts import find_shifts
 from symgraph.infer.solve import Leaf, Solution, TensorLayout
 from symgraph.infer.spaces import IndexSpace
+from symgraph.infer.writing import Lowering, Writer, moves
 from symgraph.spec import model
 from symgraph.spec.operations import dimension_of
 
 Occurrence = tuple[int, ...]
 FACTS_PER_STRUCTURE = 2
 """How many operators the spec names for each structure of a space."""
-
-
-@dataclass
-class Lowering:
-    """Everything that words are written from."""
-
-    solution: Solution
-    names: dict[IndexSpace, tuple[str, str]]
-    scales: dict[IndexSpace, list[model.Scale]] = field(default_factory=dict)
-    weights: dict[Slot, list[tuple[str, int]]] = field(default_factory=dict)
-    units: list[model.Space] = field(default_factory=list)
-    unit_factors: dict[tuple[str, int, int], list[tuple[str, str, int]]] = field(default_factory=dict)
-    whole: dict[str, list[tuple[str, str, int]]] = field(default_factory=dict)
-    outer: set[IndexSpace] = field(default_factory=set)
 
 
 def lower(
@@ -52,7 +37,7 @@ def lower(
     _consistent_variance(solution)
     for generator in generators:
         _place(generator, state)
-    spaces = [_space(leaf, state) for leaf in solution.leaves.values() if _moves(leaf, state)]
+    spaces = [_space(leaf, state) for leaf in solution.leaves.values() if moves(leaf, state)]
     spaces += state.units
     tensors = tuple(_tensor(tensor, state, graph, untie) for tensor in solution.tensors)
     if state.unit_factors:
@@ -228,12 +213,6 @@ def _additive(weights: dict[Block, int]) -> tuple[int, dict[tuple[int, int], int
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _moves(leaf: Leaf, state: Lowering) -> bool:
-    if leaf.group.is_matrix or leaf.group.permutes or state.scales.get(leaf.space):
-        return True
-    return leaf.space in state.outer
-
-
 def _group(leaf: Leaf, scales: list[model.Scale]) -> Group:
     """The name of the group, given the scales that were kept."""
     if leaf.group.is_matrix:
@@ -302,87 +281,8 @@ def _axis(tensor: TensorLayout, axis: int, space: IndexSpace, state: Lowering) -
     base: dict[int, Slot] = {}
     for block in tensor.blocks:
         base.setdefault(block[axis], (id(tensor.value), block, axis, 0))
-    writer = _Writer(tensor, axis, base, state)
+    writer = Writer(tensor, axis, base, state)
     return writer.word(space, 0, {})
-
-
-@dataclass
-class _Writer:
-    """Writes one axis; ``base`` has one slot of every branch, from which the others of the branch follow."""
-
-    tensor: TensorLayout
-    axis: int
-    base: dict[int, Slot]
-    state: Lowering
-
-    def word(self, space: IndexSpace, first: int, before: dict[int, int], own: bool = True) -> Word:
-        """The word of a space whose branches start at ``first``; ``before`` counts leaves in front, by branch.
-
-        ``own`` says that no other branch shares the factors, so that a scale of the branch alone may stand among them.
-        """
-        root = space.root()
-        layout = self.state.solution.layout
-        if not root.kind or layout.of(root) in ([(root,)], [()]):
-            leaf = self._leaf(root, first, before.get(first, 0))
-            return self._with_units(leaf, first) if own else leaf
-        if root.kind == "sum":
-            return self._sum(root, first, before)
-        return self._product(root, first, before, own)
-
-    def _sum(self, root: IndexSpace, first: int, before: dict[int, int]) -> Word:
-        words: list[Word] = []
-        for part in root.parts:
-            words.append(self.word(part, first, before))
-            first += len(self.state.solution.layout.of(part))
-        if all(isinstance(word, Pinned) for word in words):
-            return Pinned(root.size)
-        return Sum(tuple(words))
-
-    def _product(self, root: IndexSpace, first: int, before: dict[int, int], own: bool) -> Word:
-        words: list[Word] = []
-        layout = self.state.solution.layout
-        counts = [len(layout.of(part)) for part in root.parts]
-        total = prod(counts)
-        offset = dict(before)
-        for part, count in zip(root.parts, counts, strict=True):
-            words.append(self.word(part, first, offset, own=count == total > 1))
-            width = len(layout.of(part)[0])
-            for branch in range(first, first + total):
-                offset[branch] = offset.get(branch, 0) + width
-        flat: list[Word] = []
-        for word in words:
-            flat.extend(word.words if isinstance(word, Product) else [word])
-        merged = _merge_pinned(flat)
-        whole = merged[0] if len(merged) == 1 else Product(tuple(merged))
-        return self._with_units(whole, first) if own and total == 1 else whole
-
-    def _leaf(self, root: IndexSpace, branch: int, position: int) -> Word:
-        leaf = self.state.solution.leaves.get(root)
-        if root.anchored or leaf is None or not _moves(leaf, self.state):
-            return Pinned(root.size)
-        value, block, axis, _ = self.base[branch]
-        slot = (value, block, axis, position)
-        contravariant = leaf.variance.get(slot) == -1
-        weights = tuple((name, weight) for name, weight in self.state.weights.get(slot, []) if weight)
-        return Factor(self.state.names[root][0], contravariant, weights)
-
-    def _with_units(self, word: Word, branch: int) -> Word:
-        units = self.state.unit_factors.pop((self.tensor.name, self.axis, branch), [])
-        factors: list[Word] = [Factor(name, False, ((scale, weight),)) for name, scale, weight in units]
-        words = word.words if isinstance(word, Product) else (word,)
-        return Product((*factors, *words)) if factors else word
-
-
-def _merge_pinned(words: list[Word]) -> list[Word]:
-    merged: list[Word] = []
-    for word in words:
-        if word == Pinned(1):
-            continue
-        if isinstance(word, Pinned) and merged and isinstance(merged[-1], Pinned):
-            merged[-1] = Pinned(merged[-1].length * word.length)
-        else:
-            merged.append(word)
-    return merged or [Pinned(1)]
 
 
 # --- the rest ---------------------------------------------------------------------------------------------------------

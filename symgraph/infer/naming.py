@@ -25,7 +25,7 @@ def parametric_values(program: Program) -> set[int]:
     """Values that depend on no input."""
     found = {id(value) for value in program.tensors.values()}
     for op in program.ops:
-        if all(id(value) in found or value.known and not value.data for value in op.operands):
+        if all(id(value) in found or (value.known and not value.data) for value in op.operands):
             found.update(id(value) for value in op.results)
     return found
 

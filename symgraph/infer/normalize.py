@@ -101,7 +101,7 @@ def _inlined_call(node: torch.fx.Node, op: Op, values: dict[str, Any], ops: list
     args = torch.fx.node.map_arg(node.args, lambda each: values[each.name])
     kwargs = torch.fx.node.map_arg(dict(node.kwargs), lambda each: values[each.name])
     new = make_op(node.target, tuple(args), dict(kwargs), node.meta["val"], op.origin, op.node)
-    if new.operands and all(value.constant is not None for value in new.operands) or not new.operands:
+    if (new.operands and all(value.constant is not None for value in new.operands)) or not new.operands:
         return _evaluated(new)
     ops.append(new)
     return new.results[0] if isinstance(node.meta["val"], Tensor) else new.results
@@ -292,7 +292,7 @@ def _squared(value: Value) -> Value | None:
         producer = value.producer
     if producer is None:
         return None
-    if producer.target is aten.pow.Tensor_Scalar and producer.args[1] == 2 or producer.target is aten.square.default:
+    if (producer.target is aten.pow.Tensor_Scalar and producer.args[1] == 2) or producer.target is aten.square.default:
         return _same(producer.args[0])
     if producer.target is aten.mul.Tensor and producer.args[0] is producer.args[1]:
         return _same(producer.args[0])
@@ -355,7 +355,7 @@ def broadcasts(program: Program) -> None:
 
 def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     try:
-        return tuple(torch.broadcast_shapes(*shapes))
+        return tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
     except RuntimeError:
         return ()
 

@@ -130,7 +130,7 @@ def _widened(source: Value, region: list[Op], users: dict[Value, list[Op]]) -> t
             if behind.shape == ahead.shape and (forward or backward or len(behind.shape) <= 4):
                 return behind, backward[::-1] + region + forward
             producer = behind.producer
-            if producer is None or not _linear(producer) or len(list(activations(producer))) != 1 or len(users[behind]) > 1 and _outside(users[behind], region + backward):  # noqa: E501
+            if producer is None or not _linear(producer) or len(list(activations(producer))) != 1 or (len(users[behind]) > 1 and _outside(users[behind], region + backward)):  # noqa: E501
                 break
             backward.append(producer)
             behind = producer.args[0]
@@ -212,7 +212,7 @@ def _probe(source: Value, region: list[Op], axis: int) -> Tensor:
     for row in torch.eye(size, dtype=torch.float64):
         result = _run(source, region, row.reshape(shape).expand(source.shape)).movedim(axis, -1)
         columns.append(_compact(result, result.dim() - 1))
-    common = torch.broadcast_shapes(*(column.shape for column in columns))
+    common = torch.broadcast_shapes(*(column.shape for column in columns))  # type: ignore[no-untyped-call]
     return torch.stack([column.expand(common) for column in columns], -1)
 
 

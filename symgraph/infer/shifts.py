@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from math import prod
 
 import torch
 
-from symgraph.infer.flow import Change, Flow, Read, Taken
-from symgraph.infer.frames import Broken, Frame, Runs, assign, constant, is_constant, pattern_frame
+from symgraph.infer.changes import Change, Read, Taken
+from symgraph.infer.flow import Flow
+from symgraph.infer.frames import BrokenError, Frame, Runs, assign, constant, is_constant, pattern_frame
 from symgraph.infer.frames import Run as FrameRun
 from symgraph.infer.interpret import Typing
 from symgraph.infer.ir import Op, Program, Value
@@ -69,7 +71,7 @@ def _untouched(typing: Typing, solution: Solution) -> dict[IndexSpace, list[tupl
         identity = torch.eye(leaf.size, dtype=stack.dtype)
         same = ((stack == identity).all(0).all(0) & (stack == identity).all(0).all(1)).tolist()
         cuts = [0, *(index for index in range(1, leaf.size) if same[index] != same[index - 1]), leaf.size]
-        found[leaf] = list(zip(cuts, cuts[1:], strict=False))
+        found[leaf] = list(pairwise(cuts))
     return found
 
 
@@ -119,7 +121,7 @@ def _try(flow: Flow, value: Value, frame: Frame) -> list[Taken] | None:
     first = flow.order[id(users[0])]
     try:
         return flow.follow(value, Change(frame, exact=len(users) == 1), first)
-    except Broken:
+    except BrokenError:
         return None
 
 
@@ -176,7 +178,7 @@ def _all_readers(flow: Flow, value: Value, constraint: _Constraint, readers: dic
     bias: str | None = None
     for op in flow.users.get(value, []):
         step = _step(flow, op, value, constraint)
-        if step is None or isinstance(step, _Constraint) and step.gain:
+        if step is None or (isinstance(step, _Constraint) and step.gain):
             if op.target is aten.einsum.default:  # the sum of squares of the norm itself
                 continue
             return None
@@ -196,7 +198,7 @@ def _step(flow: Flow, op: Op, value: Value, constraint: _Constraint) -> _Constra
     """A constraint after an operator, or the weight that reads it."""
     try:
         law, values, _ = flow.law(op)
-    except Broken:
+    except BrokenError:
         return None
     positions = [index for index, each in enumerate(values) if each is value]
     result = law.results[0]
@@ -259,7 +261,7 @@ def _carried(
     for monomial in law.terms:
         indices = [index for index, _ in monomial.powers]
         if position in indices:
-            if not dict(monomial.powers)[position].linear or len(indices) > 1 and bias:
+            if not dict(monomial.powers)[position].linear or (len(indices) > 1 and bias):
                 return None
             for index in indices:
                 if index != position and letter in pattern_letters(law.operands[index] or ()):
@@ -306,7 +308,8 @@ def _constant_taken(
         return []
     law, values, sizes = flow.law(op)
     pattern, result = law.operands[position], law.results[0]
-    assert pattern is not None and result is not None
+    assert pattern is not None
+    assert result is not None
     known: dict[str, Runs] = {}
     for index, (each, runs) in enumerate(zip(pattern, named, strict=True)):
         if index != axis and each != ():
@@ -322,7 +325,7 @@ def _constant_taken(
     try:
         absorbed = flow.absorb(op, law, values, sizes, term, result, change, -1)
         return [absorbed] if absorbed is not None else flow.follow(op.results[0], change, flow.order[id(op)])
-    except Broken:
+    except BrokenError:
         return None
 
 

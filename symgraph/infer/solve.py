@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from itertools import product as cartesian
 
@@ -144,7 +145,7 @@ class _Systems:
 
 def _scale_equations(system: Elimination, equation: Equation) -> bool:
     """Exponents; True where an unknown became zero by itself."""
-    terms = []
+    terms: list[tuple[Slot, Fraction | int]] = []
     zero = False
     for slot, entry in equation.entries:
         if entry.degree is None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import prod
 
 
-class Conflict(Exception):
+class ConflictError(Exception):
     """Two axes that cannot be the same: they have no common refinement."""
 
 
@@ -98,12 +98,12 @@ def _merge(first: IndexSpace, second: IndexSpace) -> None:
 
 
 def unify(first: IndexSpace, second: IndexSpace) -> None:
-    """Make two spaces one. Raises :class:`Conflict` where they have no common refinement."""
+    """Make two spaces one. Raises :class:`ConflictError` where they have no common refinement."""
     a, b = first.root(), second.root()
     if a is b:
         return
     if a.size != b.size:
-        raise Conflict(f"sizes {a.size} and {b.size}")
+        raise ConflictError(f"sizes {a.size} and {b.size}")
     if not a.kind:
         _merge(a, b)
     elif not b.kind:
@@ -146,7 +146,7 @@ def _align_products(a: IndexSpace, b: IndexSpace) -> None:
         else:
             big, small, rest = (x, y, left) if x.size > y.size else (y, x, right)
             if big.size % small.size:
-                raise Conflict(f"axes of {x.size} and {y.size} share no factors")
+                raise ConflictError(f"axes of {x.size} and {y.size} share no factors")
             head, tail = factor(big, [small.size, big.size // small.size])
             unify(head, small)
             rest.append(tail)
@@ -186,7 +186,7 @@ def split(space: IndexSpace, sizes: Sequence[int]) -> list[IndexSpace]:
     outer, *rest = flatten(root, "product")
     inner = prod(part.size for part in rest)
     if any(size % inner for size in sizes):
-        raise Conflict(f"a cut at {sizes[0]} goes through a product")
+        raise ConflictError(f"a cut at {sizes[0]} goes through a product")
     return [product([part, *rest]) for part in split(outer, [size // inner for size in sizes])]
 
 
@@ -224,7 +224,7 @@ def factor(space: IndexSpace, sizes: Sequence[int]) -> list[IndexSpace]:
     heads, tails = [], []
     for part in flatten(root, "sum"):
         if part.size % inner:
-            raise Conflict(f"a part of {part.size} is no multiple of {inner}")
+            raise ConflictError(f"a part of {part.size} is no multiple of {inner}")
         head, tail = factor(part, [part.size // inner, inner]) if part.size > inner else (fresh(1), part)
         heads.append(head)
         tails.append(tail)
@@ -233,7 +233,7 @@ def factor(space: IndexSpace, sizes: Sequence[int]) -> list[IndexSpace]:
     rest = factor(tails[0], sizes[1:]) if len(sizes) > 2 else [tails[0].root()]
     whole = direct_sum(heads)
     if whole.size != outer:
-        raise Conflict(f"parts of {whole.size} are not {outer}")
+        raise ConflictError(f"parts of {whole.size} are not {outer}")
     return [whole, *rest]
 
 
@@ -247,11 +247,11 @@ def _regroup_product(parts: list[IndexSpace], sizes: Sequence[int]) -> list[Inde
             part = pending.pop().root()
             if part.size > missing:
                 if part.size % missing:
-                    raise Conflict(f"axes of {part.size} and {missing} share no factors")
+                    raise ConflictError(f"axes of {part.size} and {missing} share no factors")
                 part, tail = factor(part, [missing, part.size // missing])
                 pending.append(tail)
             elif missing % part.size:
-                raise Conflict(f"axes of {part.size} and {missing} share no factors")
+                raise ConflictError(f"axes of {part.size} and {missing} share no factors")
             group.append(part)
             missing //= part.size
         found.append(product(group))

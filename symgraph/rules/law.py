@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
-from typing import Any, Union
+from typing import Any
 
 import torch
 
@@ -32,7 +32,7 @@ class Cat:
     parts: tuple[Axis, ...]
 
 
-Axis = Union[str, tuple[Any, ...], Cat]
+Axis = str | tuple[Any, ...] | Cat
 Pattern = tuple[Axis, ...]
 
 

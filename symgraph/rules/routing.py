@@ -17,7 +17,16 @@ from __future__ import annotations
 
 from symgraph.rules.indexing import known, read
 from symgraph.rules.law import (
-    CONSTANT, GENERIC, POSITIVELY_HOMOGENEOUS, Law, Pattern, Structure, Term, Use, pin, term,
+    CONSTANT,
+    GENERIC,
+    POSITIVELY_HOMOGENEOUS,
+    Law,
+    Pattern,
+    Structure,
+    Term,
+    Use,
+    pin,
+    term,
 )  # fmt: skip
 from symgraph.rules.registry import Call, Operand, lettered, rule
 
@@ -81,8 +90,9 @@ def sort(call: Call) -> Law | None:
         letters, points = ("s",), (("index", operand.pointed), ("index", "n"))
         implies = (("s", operand.pointed),)
         results = (letters,) if only_order else (letters, letters)
-        return Law((("n",),), results, (Term(((0, GENERIC),)),), pin("n", "sorted positions"),
-                   points=points[1:] if only_order else points, implies=implies, follows=implies, sizes=(("s", operand.shape[0]),))  # fmt: skip
+        meanings = points[1:] if only_order else points
+        return Law((("n",),), results, (Term(((0, GENERIC),)),), pin("n", "sorted positions"), points=meanings,
+                   implies=implies, follows=implies, sizes=(("s", operand.shape[0]),))  # fmt: skip
     return None
 
 
