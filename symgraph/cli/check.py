@@ -24,7 +24,10 @@ def verify(
     samples: Annotated[int, typer.Option("--samples", min=1, help="Random group elements to try.")] = 3,
     as_json: Json = False,
 ) -> int:
-    """Check that the outputs do not move under random elements of the group. Exit status 1 where they do."""
+    """Check that outputs do not move under the group (else status 1).
+
+    Draws random elements of the whole group at once and of every space alone, and compares outputs in float64.
+    """
     from symgraph.verify import verify as run
 
     source = resolve(model)
@@ -37,7 +40,10 @@ def verify(
 
 
 def audit(model: Model, spec: SpecFile = None, untie: Untie = False, as_json: Json = False) -> int:
-    """Check that the spec misses no continuous symmetry: its dimension against the null space of the Jacobian."""
+    """Check that the spec misses no symmetry (else status 1).
+
+    Compares the dimension of the continuous group with the null space of the Jacobian of the outputs at the weights.
+    """
     from symgraph.verify import audit as run
 
     source = resolve(model)

@@ -32,7 +32,7 @@ def show(*items: RenderableType) -> None:
 
 def show_json(value: Any) -> None:
     """One JSON document on stdout; numbers that JSON has no word for are null."""
-    sys.stdout.write(json.dumps(_plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def complain(message: object) -> None:
@@ -77,17 +77,18 @@ class Bar:
         self._progress.update(self._task, completed=done, total=total, description=description)
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The value as JSON knows it: dataclasses and models as objects, numbers that are none as null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if hasattr(value, "model_dump"):
-        return _plain(value.model_dump(mode="json"))
+        return plain(value.model_dump(mode="json"))
     if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+        return {name: plain(getattr(value, name)) for name in value.__dataclass_fields__}
     return str(value)

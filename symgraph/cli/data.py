@@ -56,11 +56,10 @@ class Examples:
         return [({self.keyword: x}, y) for x, y in pairs]
 
     def shuffled(self, size: int, seed: int) -> Iterator[Batch]:
-        """Random batches without end."""
-        generator = torch.Generator().manual_seed(seed)
-        while True:
-            for chosen in torch.split(torch.randperm(len(self), generator=generator), size):
-                yield {self.keyword: self.inputs[chosen]}, self.targets[chosen]
+        """All of them once, in random order."""
+        order = torch.randperm(len(self), generator=torch.Generator().manual_seed(seed))
+        for chosen in torch.split(order, size):
+            yield {self.keyword: self.inputs[chosen]}, self.targets[chosen]
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,7 @@ def loss(model: Any, batch: Any) -> Tensor:
     result = model(**kwargs)
     logits = result if isinstance(result, Tensor) else getattr(result, "logits", None)
     if logits is None:
-        raise DataError(
-            "the model returns no logits to take a loss of: use the Python interface with a loss of your own"
-        )
+        raise DataError("the model returns no logits to take a loss of: use the Python interface with a loss of your own")
     return cross_entropy(logits.flatten(0, -2), targets.flatten())
 
 

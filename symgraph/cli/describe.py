@@ -26,16 +26,12 @@ PINS_SHOWN = 10
 
 def discover(
     model: Model,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="SPEC.JSON", help="Write the spec here.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="SPEC.JSON", help="Write the spec here.")] = None,
     untie: Untie = False,
     strict: Annotated[bool, typer.Option("--strict", help="Fail on an operator that has no rule.")] = False,
     weights: Annotated[
         bool | None,
-        typer.Option(
-            "--weights/--no-weights", help="Check the graph with a checkpoint's weights; by default up to 2 GiB."
-        ),
+        typer.Option("--weights/--no-weights", help="Check the graph with a checkpoint's weights; by default up to 2 GiB."),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -61,7 +57,10 @@ def explain(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Say why a space has its group and no larger one: the operators and source lines that forbid more."""
+    """Say which operators forbid a larger group on a space.
+
+    Names every operator, with its source line, that uses a structure of the space. Without SPACE, all are listed.
+    """
     from symgraph.spec.render import explain_text
 
     document = spec_of(spec)
@@ -103,7 +102,7 @@ def rules(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """List the operators that have a rule with their laws, or show the law of one."""
+    """List the operators that have a law, or show that of one."""
     from symgraph.cli.laws import all_laws, laws_of
 
     if operator is None:

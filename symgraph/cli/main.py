@@ -20,11 +20,13 @@ from symgraph.cli import check, demo, describe, matching, moving
 from symgraph.cli.console import BAD_INPUT, OK, complain
 from symgraph.errors import SymgraphError
 
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
 app = typer.Typer(
     name="symgraph",
     add_completion=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=_SETTINGS,
     pretty_exceptions_enable=False,
 )
 
@@ -53,7 +55,7 @@ def symgraph(
 
 
 for _command in _COMMANDS:
-    app.command()(_command)
+    app.command(context_settings=_SETTINGS)(_command)
 
 
 def main(arguments: Sequence[str]) -> int:

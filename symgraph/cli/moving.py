@@ -28,12 +28,8 @@ ACCEPTED = 1e-3
 def apply(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="Checkpoint directory, or file.py:factory.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Directory to write.")],
-    spec: Annotated[
-        Path | None, typer.Option("--spec", metavar="SPEC.JSON", help="The spec; discovered if not given.")
-    ] = None,
-    transform: Annotated[
-        Path | None, typer.Option("--transform", metavar="FILE", help="The group element to apply.")
-    ] = None,
+    spec: Annotated[Path | None, typer.Option("--spec", metavar="SPEC.JSON", help="The spec; discovered if not given.")] = None,
+    transform: Annotated[Path | None, typer.Option("--transform", metavar="FILE", help="The group element to apply.")] = None,
     sample: Annotated[int | None, typer.Option("--sample", metavar="SEED", help="Draw a random one instead.")] = None,
     scale: Annotated[float, typer.Option("--scale", help="Spread of the random one.")] = 1.0,
     save_transform: Annotated[
@@ -43,10 +39,10 @@ def apply(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DIR if it is there.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> int:
-    """Bring a checkpoint to normal form and move it by a group element.
+    """Move a checkpoint by a group element; its function stays.
 
     The result has the same outputs, which is checked before it is written, and loads into the unmodified model class.
-    Without --transform and --sample, only the normal form is written.
+    It is brought to normal form first (gains absorbed); without --transform and --sample nothing else is done.
     """
     if transform is not None and sample is not None:
         raise SpecError("--transform and --sample exclude each other: give one of them")
@@ -88,11 +84,7 @@ def move(spec: SymmetrySpec, state: Mapping[str, Tensor], element: Transform) ->
 
     moved = element.apply(canonicalize(spec, state))
     for name, value in moved.items():
-        if (
-            value.is_floating_point()
-            and bool(torch.isfinite(state[name]).all())
-            and not bool(torch.isfinite(value).all())
-        ):
+        if value.is_floating_point() and bool(torch.isfinite(state[name]).all()) and not bool(torch.isfinite(value).all()):
             raise CheckpointError(f"tensor {name!r} does not fit into {value.dtype} any more: choose a smaller --scale")
     return moved
 
