@@ -1,0 +1,5 @@
+"""Whether a spec is sound (verify) and whether it is complete (audit)."""
+
+from symgraph.verify.preservation import VerifyReport, verify
+
+__all__ = ["VerifyReport", "verify"]
