@@ -31,7 +31,8 @@ def demo(
 ) -> int:
     """Match two small networks that ship with symgraph.
 
-    They were trained from different seeds. Discovers their symmetries, verifies them, matches. Prints the loss along the line between them and writes the matched and merged checkpoints, a report and a plot.
+    They were trained from different seeds. Discovers their symmetries, verifies them, matches; prints the loss along
+    the line between the networks, and writes the matched and merged checkpoints, a report and a plot.
     """
     from symgraph.cli.data import read_data
     from symgraph.cli.pairs import load_pair
