@@ -136,6 +136,7 @@ def grouped_mm(x: Tensor, w: Tensor, ends: Tensor, *rest: Any, bias: Tensor | No
 
 # Operators that are run as something else when the dtype is not the traced one.
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
+    "aten.view.default": torch.reshape,  # transformed tensors may have other strides than the traced ones
     "aten._grouped_mm.default": grouped_mm,
     "transformers.grouped_mm_fallback.default": grouped_mm,
 }

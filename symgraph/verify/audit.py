@@ -1,0 +1,216 @@
+"""Completeness: is there a symmetry that a spec does not have?
+
+At generic weights the tangent space of the set of equivalent weights is the null space of the Jacobian of the outputs with
+respect to all parameters. A spec is complete when its orbit directions span that null space:
+
+    rank(tangents) == nullity == dimension.total
+
+The Jacobian is taken in float64 with every cast lifted and every epsilon zero, on random inputs that give more numbers than
+there are parameters. The null space is cut off at the largest gap between the logarithms of the singular values, and the gap is
+reported; a fixed tolerance would miscount. ``missing`` is the part of the null space outside of the spec, by parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import ceil, log10
+from typing import Literal
+
+import torch
+from torch import Tensor, fx
+
+from symgraph.errors import SymgraphError
+from symgraph.frontend.graph import Graph
+from symgraph.spec.model import SymmetrySpec
+from symgraph.spec.operations import canonicalize, tangents
+from symgraph.verify.preservation import belongs, random_state
+
+LARGEST = 6000
+"""Most parameters of an audit: a singular value decomposition of that size ends within minutes."""
+OVERSAMPLED = 1.3
+"""Outputs per parameter, at least; more are drawn until the count no longer changes."""
+MORE = 0.5
+"""By how many outputs per parameter the sample grows between two counts."""
+FLOOR = 1e-17
+"""Singular values below this, relative to the largest, count as this."""
+SHOWN = 0.05
+"""Share of a direction's energy from which a parameter is named."""
+
+Level = Literal["outputs", "log_softmax"]
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """What was counted. ``gap`` is the ratio of the singular values at the cut, in decades."""
+
+    parameters: int
+    rank: int
+    nullity: int
+    dimension: int
+    complete: bool
+    gap: float
+    residual: float
+    missing: dict[str, float]
+    directions: tuple[dict[str, float], ...]
+    level: Level
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        counted = f"nullity {self.nullity}, rank {self.rank}, dimension {self.dimension}, gap 10^{self.gap:.1f}"
+        if self.complete:
+            return f"complete: {counted}"
+        if self.residual > 1e-6:
+            return f"unsound: directions of the spec change the outputs ({self.residual:.1e}); run verify. {counted}"
+        named = ", ".join(sorted(self.missing, key=lambda name: -self.missing[name])[:4])
+        return f"incomplete: {self.nullity - self.rank} directions are missing, in {named}; {counted}"
+
+
+def audit(
+    graph: Graph, spec: SymmetrySpec, state_dict: Mapping[str, Tensor] | None = None, level: Level = "outputs", seed: int = 0
+) -> AuditReport:
+    """Count the null space of the Jacobian at generic weights against the directions of the spec.
+
+    ``level="log_softmax"`` counts after a log-softmax of the last axis of every output. The weights are random ones, since
+    trained weights need not be generic, unless a state dict is given. Raises :class:`~symgraph.errors.SymgraphError` for a
+    model with more than :data:`LARGEST` parameters.
+    """
+    belongs(graph, spec)
+    names = [tensor.name for tensor in spec.tensors if tensor.kind == "parameter" and tensor.numel]
+    count = sum(tensor.numel for tensor in spec.tensors if tensor.name in set(names))
+    if count > LARGEST:
+        raise SymgraphError(f"the model has {count} parameters; an audit takes at most {LARGEST}: give a smaller config of it")
+    state = random_state(graph, spec, seed) if state_dict is None else {k: v.double() for k, v in state_dict.items()}
+    canon = canonicalize(spec, state)
+    jacobian = _settled(_rows(graph, spec, canon, names, level, seed), count)
+    directions = tangents(spec, canon, names)
+    return _count(jacobian, directions, spec, names, level)
+
+
+def _rows(
+    graph: Graph, spec: SymmetrySpec, canon: dict[str, Tensor], names: list[str], level: Level, seed: int
+) -> Iterator[Tensor]:
+    """Jacobians [outputs, parameters] on random inputs, without end."""
+    generator = torch.Generator().manual_seed(seed)
+    while True:
+        yield _jacobian(graph, spec, canon, names, random_inputs(graph, generator), level)
+
+
+def _settled(blocks: Iterator[Tensor], count: int) -> Tensor:
+    """A matrix with the singular values of the Jacobian on so many inputs that its rank does not grow any more.
+
+    The triangular factor of a QR decomposition stands for the rows seen so far: it has their singular values.
+    """
+    triangle = torch.zeros(0, count, dtype=torch.float64)
+    rank, goal, seen = -1, ceil(OVERSAMPLED * count) + 8, 0
+    while True:
+        fresh: list[Tensor] = []
+        while seen < goal:
+            fresh.append(next(blocks))
+            seen += len(fresh[-1])
+        triangle = torch.linalg.qr(torch.cat([triangle, *fresh]), mode="r").R
+        found, _ = cut(torch.linalg.svdvals(triangle))
+        if found == rank:
+            return triangle
+        rank, goal = found, goal + ceil(MORE * count)
+
+
+def random_inputs(graph: Graph, generator: torch.Generator) -> dict[str, Tensor]:
+    """New values for the float inputs, and for integers that only choose rows of an embedding."""
+    fresh: dict[str, Tensor] = {}
+    for node in graph.module.graph.find_nodes(op="placeholder"):
+        example = graph.inputs.get(node.name)
+        if example is None:
+            continue
+        if example.is_floating_point():
+            fresh[node.name] = torch.randn(example.shape, generator=generator, dtype=torch.float64)
+        elif (rows := _vocabulary(node)) is not None:
+            fresh[node.name] = torch.randint(0, rows, example.shape, generator=generator, dtype=example.dtype)
+    return fresh
+
+
+def _vocabulary(node: fx.Node) -> int | None:
+    """Rows of the table that an integer input chooses from; None where it is used otherwise."""
+    sizes = []
+    for user in node.users:
+        if user.target is not torch.ops.aten.embedding.default or user.args[1] is not node:
+            return None
+        table = user.args[0]
+        assert isinstance(table, fx.Node)
+        sizes.append(int(table.meta["val"].shape[0]))
+    return min(sizes, default=None)
+
+
+def _jacobian(
+    graph: Graph, spec: SymmetrySpec, canon: dict[str, Tensor], names: list[str], inputs: dict[str, Tensor], level: Level
+) -> Tensor:
+    shapes = {name: canon[name].shape for name in names}
+    start = torch.cat([canon[name].flatten() for name in names])
+
+    def outputs(vector: Tensor) -> Tensor:
+        pieces = vector.split([shape.numel() for shape in shapes.values()])
+        moved = {name: piece.reshape(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
+        results = graph.run({**canon, **moved}, inputs, epsilons=0.0, untie=spec.identity.untied)
+        if level == "log_softmax":
+            results = [torch.log_softmax(result, -1) for result in results]
+        return torch.cat([result.flatten() for result in results])
+
+    with torch.no_grad():
+        expected = outputs(start)
+    finite = expected.isfinite()
+    jacobian: Tensor = torch.func.jacrev(lambda vector: outputs(vector)[finite], chunk_size=256)(start)
+    return jacobian.detach()
+
+
+def _count(jacobian: Tensor, directions: Tensor, spec: SymmetrySpec, names: list[str], level: Level) -> AuditReport:
+    _, values, right = torch.linalg.svd(jacobian, full_matrices=True)
+    count = jacobian.shape[1]
+    kept, gap = cut(values)
+    null = right[kept:].mT
+    rank, basis = _span(directions)
+    scale = float(values.max()) or 1.0
+    residual = float((jacobian @ basis).abs().max()) / scale if rank else 0.0
+    rest = null - basis @ (basis.mT @ null) if rank else null
+    left, strength, _ = torch.linalg.svd(rest, full_matrices=False) if null.shape[1] else (rest, rest.new_zeros(0), rest)
+    missing = left[:, strength > 0.5]
+    complete = rank == null.shape[1] and residual < 1e-6 and not missing.shape[1]
+    energy = _energy(missing, spec, names)
+    columns = tuple(_energy(missing[:, [index]], spec, names) for index in range(min(missing.shape[1], 16)))
+    return AuditReport(count, rank, null.shape[1], spec.dimension.total, complete, gap, residual, energy, columns, level)
+
+
+def cut(values: Tensor) -> tuple[int, float]:
+    """How many singular values (descending) are above the largest gap of their logarithms, and the gap in decades.
+
+    A spectrum without zeros ends in a gap to :data:`FLOOR`.
+    """
+    if not len(values) or float(values[0]) == 0.0:
+        return 0, float("inf")
+    scaled = [max(float(value) / float(values[0]), FLOOR) for value in values] + [FLOOR]
+    gaps = [log10(a / b) for a, b in zip(scaled, scaled[1:], strict=False)]
+    best = max(range(len(gaps)), key=lambda index: gaps[index])
+    return best + 1, gaps[best]
+
+
+def _span(directions: Tensor) -> tuple[int, Tensor]:
+    """Rank and an orthonormal basis of the columns."""
+    if not directions.shape[1]:
+        return 0, directions
+    norms = directions.norm(dim=0)
+    scaled = directions[:, norms > 0] / norms[norms > 0]
+    left, values, _ = torch.linalg.svd(scaled, full_matrices=False)
+    rank, gap = cut(values)
+    rank = rank if gap > 4 else len(values)
+    return rank, left[:, :rank]
+
+
+def _energy(columns: Tensor, spec: SymmetrySpec, names: list[str]) -> dict[str, float]:
+    """Squared length of directions by parameter; shares below :data:`SHOWN` are left out."""
+    if not columns.shape[1]:
+        return {}
+    tensors = spec.tensor_map
+    pieces = columns.split([tensors[name].numel for name in names])
+    energy = {name: float(piece.square().sum()) for name, piece in zip(names, pieces, strict=True)}
+    total = sum(energy.values())
+    return {name: value for name, value in sorted(energy.items(), key=lambda item: -item[1]) if value > SHOWN * total}
