@@ -32,6 +32,8 @@ OVERSAMPLED = 1.3
 """Outputs per parameter, at least; more are drawn until the count no longer changes."""
 MORE = 0.5
 """By how many outputs per parameter the sample grows between two counts."""
+STEADY = 3
+"""How many counts in a row have to agree."""
 FLOOR = 1e-17
 """Singular values below this, relative to the largest, count as this."""
 SHOWN = 0.05
@@ -84,8 +86,52 @@ def audit(
     state = random_state(graph, spec, seed) if state_dict is None else {k: v.double() for k, v in state_dict.items()}
     canon = canonicalize(spec, state)
     jacobian = _settled(_rows(graph, spec, canon, names, level, seed), count)
-    directions = tangents(spec, canon, names)
-    return _count(jacobian, directions, spec, names, level)
+    directions = torch.cat([tangents(spec, canon, names), _approximate(spec, canon, names)], 1)
+    read = _read(graph, spec, names)
+    return _count(jacobian[:, read], directions[read], spec, names, read, level)
+
+
+def _approximate(spec: SymmetrySpec, canon: dict[str, Tensor], names: list[str]) -> Tensor:
+    """Directions [parameters, k] of the scales that only an epsilon breaks: epsilons are zero here."""
+    columns = [torch.cat([each.weights.get(name, 0) * canon[name].flatten() for name in names]) for each in spec.approximate]
+    return torch.stack(columns, 1) if columns else torch.zeros(sum(canon[name].numel() for name in names), 0, dtype=torch.float64)
+
+
+def _read(graph: Graph, spec: SymmetrySpec, names: list[str]) -> Tensor:
+    """Which entries [parameters] the example can read at all: rows of a table that a fixed index never chooses are none.
+
+    Positions beyond the example's length are such rows: nothing can be said of them, and nothing is claimed.
+    """
+    masks = {name: torch.ones(spec.tensor_map[name].shape, dtype=torch.bool) for name in names}
+    seen: dict[str, Tensor] = {}
+    for node in graph.nodes:
+        if node.target is not torch.ops.aten.embedding.default:
+            continue
+        table, index = node.args[0], node.args[1]
+        assert isinstance(table, fx.Node)
+        assert isinstance(index, fx.Node)
+        if table.name not in graph.parameters:
+            continue
+        name = graph.names.get(table.name, "") if spec.identity.untied else graph.parameters[table.name]
+        rows = seen.setdefault(name, torch.zeros(table.meta["val"].shape[0], dtype=torch.bool))
+        fixed = graph.folded.get(index.name, graph.constants.get(index.name))
+        if fixed is None or _from_inputs(graph, index):
+            rows[:] = True
+        else:
+            rows[fixed.flatten()] = True
+    for node in graph.nodes:
+        if node.target is not torch.ops.aten.embedding.default:
+            for source in node.all_input_nodes:
+                seen.pop(graph.parameters.get(source.name, ""), None)
+    for name, rows in seen.items():
+        if name in masks:
+            masks[name][~rows] = False
+    return torch.cat([masks[name].flatten() for name in names])
+
+
+def _from_inputs(graph: Graph, node: fx.Node) -> bool:
+    """Whether a constant was computed from the inputs of the example."""
+    return node.name in graph.inputs or any(_from_inputs(graph, source) for source in node.all_input_nodes)
 
 
 def _rows(
@@ -103,17 +149,18 @@ def _settled(blocks: Iterator[Tensor], count: int) -> Tensor:
     The triangular factor of a QR decomposition stands for the rows seen so far: it has their singular values.
     """
     triangle = torch.zeros(0, count, dtype=torch.float64)
-    rank, goal, seen = -1, ceil(OVERSAMPLED * count) + 8, 0
+    ranks: list[int] = []
+    goal, seen = ceil(OVERSAMPLED * count) + 8, 0
     while True:
         fresh: list[Tensor] = []
         while seen < goal:
             fresh.append(next(blocks))
             seen += len(fresh[-1])
         triangle = torch.linalg.qr(torch.cat([triangle, *fresh]), mode="r").R
-        found, _ = cut(torch.linalg.svdvals(triangle))
-        if found == rank:
+        ranks.append(cut(torch.linalg.svdvals(triangle))[0])
+        if ranks[-STEADY:] == [ranks[-1]] * STEADY:
             return triangle
-        rank, goal = found, goal + ceil(MORE * count)
+        goal += ceil(MORE * count)
 
 
 def random_inputs(graph: Graph, generator: torch.Generator) -> dict[str, Tensor]:
@@ -163,7 +210,9 @@ def _jacobian(
     return jacobian.detach()
 
 
-def _count(jacobian: Tensor, directions: Tensor, spec: SymmetrySpec, names: list[str], level: Level) -> AuditReport:
+def _count(
+    jacobian: Tensor, directions: Tensor, spec: SymmetrySpec, names: list[str], read: Tensor, level: Level
+) -> AuditReport:
     _, values, right = torch.linalg.svd(jacobian, full_matrices=True)
     count = jacobian.shape[1]
     kept, gap = cut(values)
@@ -175,8 +224,10 @@ def _count(jacobian: Tensor, directions: Tensor, spec: SymmetrySpec, names: list
     left, strength, _ = torch.linalg.svd(rest, full_matrices=False) if null.shape[1] else (rest, rest.new_zeros(0), rest)
     missing = left[:, strength > 0.5]
     complete = rank == null.shape[1] and residual < 1e-6 and not missing.shape[1]
-    energy = _energy(missing, spec, names)
-    columns = tuple(_energy(missing[:, [index]], spec, names) for index in range(min(missing.shape[1], 16)))
+    whole = missing.new_zeros(len(read), missing.shape[1])
+    whole[read] = missing
+    energy = _energy(whole, spec, names)
+    columns = tuple(_energy(whole[:, [index]], spec, names) for index in range(min(missing.shape[1], 16)))
     return AuditReport(count, rank, null.shape[1], spec.dimension.total, complete, gap, residual, energy, columns, level)
 
 
