@@ -177,15 +177,27 @@ def random_inputs(graph: Graph, generator: torch.Generator) -> dict[str, Tensor]
     return fresh
 
 
+_COPYING = {
+    torch.ops.aten.view.default, torch.ops.aten.reshape.default, torch.ops.aten.clone.default,
+    torch.ops.aten._to_copy.default, torch.ops.aten.unsqueeze.default, torch.ops.aten.alias.default,
+}  # fmt: skip
+
+
 def _vocabulary(node: fx.Node) -> int | None:
     """Rows of the table that an integer input chooses from; None where it is used otherwise."""
-    sizes = []
+    sizes: list[int] = []
     for user in node.users:
-        if user.target is not torch.ops.aten.embedding.default or user.args[1] is not node:
+        if user.target in _COPYING:
+            rows = _vocabulary(user)
+        elif user.target is torch.ops.aten.embedding.default and user.args[1] is node:
+            table = user.args[0]
+            assert isinstance(table, fx.Node)
+            rows = int(table.meta["val"].shape[0])
+        else:
+            rows = None
+        if rows is None:
             return None
-        table = user.args[0]
-        assert isinstance(table, fx.Node)
-        sizes.append(int(table.meta["val"].shape[0]))
+        sizes.append(rows)
     return min(sizes, default=None)
 
 
