@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,14 @@ from symgraph.cli.console import FAILED, OK, show, show_json, working
 from symgraph.cli.describe import Json, Model, Untie
 from symgraph.cli.moving import read_spec
 from symgraph.cli.sources import resolve
+from symgraph.errors import ModelError
+
+if TYPE_CHECKING:
+    from symgraph.spec.model import SymmetrySpec
+
+LARGEST = 10**9
+"""Most weights that a check takes."""
+FAILURES_SHOWN = 10
 
 SpecFile = Annotated[
     Path | None, typer.Option("--spec", metavar="SPEC.JSON", help="The spec to check; discovered if not given.")
@@ -32,11 +40,30 @@ def verify(
 
     source = resolve(model)
     document = read_spec(spec, source, untie)
+    require_memory(document)
     graph = source.graph
     with working("verifying"):
         report = run(graph, document, samples=samples)
-    show_json(report) if as_json else show(str(report))
+    if as_json:
+        show_json(report)
+    else:
+        show(report.summary)
+        for failure in report.failures[:FAILURES_SHOWN]:
+            tensors = f", carried by {', '.join(failure.tensors[:3])}" if failure.tensors else ""
+            show(f"  {failure.name}: outputs move by {failure.error:.1e}{tensors}")
+        if report.rounding is not None:
+            show(f"in the dtype of the checkpoint a move costs {report.rounding:.1f} times a mere rounding")
     return OK if report.passed else FAILED
+
+
+def require_memory(spec: SymmetrySpec) -> None:
+    """Refuse what would not fit: a check holds the weights in float64, some copies at once."""
+    count = sum(tensor.numel for tensor in spec.tensors)
+    if count > LARGEST:
+        raise ModelError(
+            f"{spec.identity.model} has {count / 1e9:.1f}e9 weights, and a check computes in float64 with at most "
+            f"{LARGEST / 1e9:.0f}e9: give a smaller config of the same architecture"
+        )
 
 
 def audit(model: Model, spec: SpecFile = None, untie: Untie = False, as_json: Json = False) -> int:
@@ -51,5 +78,5 @@ def audit(model: Model, spec: SpecFile = None, untie: Untie = False, as_json: Js
     graph = source.graph
     with working("counting the null space of the Jacobian"):
         report = run(graph, document)
-    show_json(report) if as_json else show(str(report))
+    show_json(report) if as_json else show(report.summary)
     return OK if report.complete else FAILED

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, fx
 
 from symgraph.errors import MatchError
-from symgraph.frontend.checkpoint import compare_states
 from symgraph.frontend.graph import Graph
 
 SHOWN = 60  # characters of an argument in a message
@@ -17,8 +16,6 @@ SHOWN = 60  # characters of an argument in a message
 
 def require_same(a: Graph, b: Graph, names: tuple[str, str]) -> None:
     """Raise an error that names the first difference: of a tensor, an operator, an argument or a constant."""
-    if a.state is not None and b.state is not None:
-        compare_states(a.state, b.state, names)
     orders = ({node: index for index, node in enumerate(graph.nodes)} for graph in (a, b))
     first, second = orders
     for one, other in zip_longest(first, second):

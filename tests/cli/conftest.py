@@ -19,7 +19,7 @@ CONFIG = {
     "intermediate_size": 20, "vocab_size": 31, "max_position_embeddings": 16, "tie_word_embeddings": False,
 }  # fmt: skip
 
-FACTORIES = '''
+FACTORIES = """
 import torch
 def net():
     torch.manual_seed(0)
@@ -29,7 +29,7 @@ def bad():
     raise ValueError("no data\\nat all")
 def linear():
     return torch.nn.Linear(5, 3), {"input": torch.randn(4, 5)}
-'''
+"""
 
 
 @dataclass
