@@ -49,8 +49,8 @@ def index() -> str:
     return "\n".join((
         "# Golden specs",
         "",
-        "Made by `python examples/make_specs.py` from the configurations in `configs/`, without weights. The tests make some of",
-        "them anew and compare byte for byte. `symgraph explain specs/NAME.json SPACE` says why a space has its group.",
+        "Made by `python examples/make_specs.py` from the configurations in `configs/`, without weights. The tests make",
+        "some of them anew and compare byte for byte. `symgraph explain specs/NAME.json SPACE` says why a space has its group.",
         "",
         "| spec | parameters | residual streams | continuous dimensions | pins | bytes |",
         "|---|---:|---|---:|---:|---:|",

@@ -1,0 +1,67 @@
+"""Every script in examples/ runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from examples import check_models, make_specs, own_module, train_demo
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+def test_every_example_is_run_here() -> None:
+    scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {"__init__"}
+    assert scripts == {"check_models", "make_specs", "own_module", "train_demo"}
+
+
+def test_own_module(capsys: pytest.CaptureFixture[str]) -> None:
+    own_module.main()
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("residual: O(16)")
+    naive, weights, dual = (float(line.split()[-1]) for line in lines[-3:])
+    assert naive > weights > dual
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt_neox"])
+def test_check_models(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    check_models.main([name])
+    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].strip("|").split("|")]
+    assert float(cells[-2]) < 1e-9
+    assert float(cells[-1]) < 1e-6
+
+
+@pytest.mark.parametrize("name", check_models.MODELS)
+def test_both_kinds_of_attention_give_one_spec(name: str) -> None:
+    import symgraph as sg
+
+    specs = []
+    for attention in ("sdpa", "eager"):
+        module, kwargs = check_models.build(name, attention)
+        spec = sg.discover(module, kwargs=kwargs)
+        assert sg.verify(sg.trace(module, kwargs=kwargs), spec, samples=1).passed
+        specs.append(
+            (
+                spec.dimension,
+                [(space.name, space.group, space.per, space.scales, space.blocks) for space in spec.spaces],
+                spec.tensors,
+            )
+        )
+    assert specs[0] == specs[1]
+
+
+def test_train_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["train_demo.py", "--steps", "4", "--out", str(tmp_path / "out")])
+    train_demo.main()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"a", "b", "digits.npz"}
+    shipped = train_demo.DATA / "digits.npz"
+    assert (tmp_path / "out" / "digits.npz").stat().st_size == shipped.stat().st_size
+    assert "middle of the line: test loss" in capsys.readouterr().out
+
+
+def test_make_specs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(make_specs, "SPECS", tmp_path)
+    make_specs.main(["gpt2"])
+    assert capsys.readouterr().out.startswith("gpt2: ")
+    assert {path.name for path in tmp_path.iterdir()} == {"gpt2.json", "README.md"}
