@@ -173,7 +173,7 @@ class Flow:
         if position is None or op.args[position] is not value:
             return False
         readers = self.users.get(op.results[0], [])
-        while len(readers) == 1 and readers[0].target in SAME:
+        while len(readers) == 1 and readers[0].target in (*SAME, aten.add.Tensor):  # a sum with it stays as small
             readers = self.users.get(readers[0].results[0], [])
         return op.args[2] <= MASKED and bool(readers) and all(reader.target in SOFTMAX for reader in readers)
 
