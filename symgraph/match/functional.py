@@ -1,0 +1,40 @@
+"""A module with other weights, called as the module is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+Batches: TypeAlias = Iterable[Any] | Callable[[], Iterable[Any]]
+Loss: TypeAlias = Callable[[Any, Any], Tensor]
+
+
+class Functional:
+    """``model(...)`` runs the module with ``state`` in place of its own parameters and buffers; attributes are the module's."""
+
+    def __init__(self, module: nn.Module, state: Mapping[str, Tensor]) -> None:
+        self.module, self.state = module, dict(state)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return torch.func.functional_call(self.module, self.state, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.module, name)
+
+
+def fresh(batches: Batches) -> Iterable[Any]:
+    """The batches from the start: a list as it is, a function called once more."""
+    return batches() if callable(batches) else batches
+
+
+def on_module(state: Mapping[str, Tensor], module: nn.Module) -> dict[str, Tensor]:
+    """The entries of ``state`` that the module has, in its dtypes and on its devices."""
+    own = {**dict(module.named_parameters(remove_duplicate=False)), **dict(module.named_buffers(remove_duplicate=False))}
+    return {
+        name: value.to(device=own[name].device, dtype=own[name].dtype if own[name].is_floating_point() else value.dtype)
+        for name, value in state.items()
+        if name in own
+    }

@@ -1,0 +1,94 @@
+"""Weight matching: the element that brings ``b`` closest to ``a``, by assignment and Procrustes on the weights alone.
+
+Both sides must be balanced (:mod:`symgraph.match.balance`), so that only compact groups are left. Deterministic for
+a seed. Restarts begin at random elements and take the blocks in random order; the best is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from symgraph.algebra.elements import Element
+from symgraph.match.ascent import Ascent, random_element
+from symgraph.match.assignment import monomial
+from symgraph.match.pieces import Pieces
+from symgraph.match.selection import Selection
+from symgraph.spec.model import Space, SymmetrySpec
+from symgraph.spec.stages import Stage
+from symgraph.spec.state import State
+from symgraph.spec.transform import Transform
+
+
+@dataclass(frozen=True)
+class WeightMatch:
+    """The transform of ``b``, the objective ``sum <A, g B>``, and the squared distance after every block."""
+
+    transform: Transform
+    objective: float
+    history: tuple[float, ...]
+
+
+def match_weights(
+    spec: SymmetrySpec,
+    a: State,
+    b: State,
+    selection: Selection,
+    *,
+    seed: int = 0,
+    restarts: int = 0,
+    sweeps: int = 50,
+    tol: float = 1e-5,
+) -> WeightMatch:
+    """Match balanced canonical ``b`` to ``a``."""
+    pieces, first = Pieces.of(spec, a)
+    _, second = Pieces.of(spec, b)
+    best = _flipped(_anchored(pieces, first, second, selection, sweeps, tol), second, sweeps, tol)
+    for number in range(restarts):
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
+        other = _restart(pieces, first, second, selection, sweeps, tol, generator)
+        if other.distance() < best.distance():
+            best = other
+    return WeightMatch(Transform(spec, (Stage(best.elements),)), best.objective(), tuple(best.history))
+
+
+def _anchored(
+    pieces: Pieces, a: list[Tensor], b: list[Tensor], selection: Selection, sweeps: int, tol: float
+) -> Ascent:
+    ascent = Ascent(pieces, a, list(b), selection.spaces)
+    ascent.run(ascent.start(), sweeps, tol)
+    return ascent
+
+
+def _restart(
+    pieces: Pieces, a: list[Tensor], b: list[Tensor], selection: Selection, sweeps: int, tol: float, generator: torch.Generator
+) -> Ascent:
+    ascent = Ascent(pieces, a, list(b), selection.spaces)
+    active = [name for name in selection.spaces if pieces.occurrences[name]]
+    ascent.move({name: random_element(pieces.spaces[name], selection.spaces[name], pieces.spaces, generator) for name in active})
+    order = [active[int(k)] for k in torch.randperm(len(active), generator=generator)]
+    ascent.run(order, sweeps, tol)
+    return ascent
+
+
+def _flipped(best: Ascent, b: list[Tensor], sweeps: int, tol: float) -> Ascent:
+    """Try the other sign of every whole-tensor scale, with all else following."""
+    for name, freedom in best.freedom.items():
+        space = best.pieces.spaces[name]
+        if space.size > 1 or space.per or not freedom.signs or not best.pieces.occurrences[name]:
+            continue
+        for sign in freedom.signs:
+            other = Ascent(best.pieces, best.a, list(best.b), best.freedom, dict(best.elements), list(best.history))
+            other.move({name: _minus(space, sign)})
+            rest = [one for one in best.freedom if one != name and best.pieces.occurrences[one]]
+            other.run(rest, sweeps, tol)
+            if other.distance() < best.distance() * (1 - 1e-6):
+                best = Ascent(best.pieces, best.a, other.b, best.freedom, other.elements, [*best.history, other.distance()])
+    return best
+
+
+def _minus(space: Space, sign: str) -> Element:
+    still = torch.arange(space.size)
+    return monomial(space, still, {sign: -torch.ones(space.size, dtype=torch.float64)})
