@@ -44,7 +44,7 @@ from symgraph.infer.naming import parametric_values
 from symgraph.infer.solve import Solution
 from symgraph.infer.spaces import IndexSpace
 from symgraph.rules.fixed import fixed_operator
-from symgraph.rules.law import Law, Structure, Term, pattern_letters
+from symgraph.rules.law import PADDED, Law, Structure, Term, pattern_letters
 
 aten = torch.ops.aten
 
@@ -235,7 +235,7 @@ class Flow:
         """Whether pinned letters of the monomial give way to others: windows, paddings, pools."""
         pinned = {use.letter for use in law.uses if use.structure is Structure.FIXED}
         inside = {letter for index, _ in monomial.powers for letter in pattern_letters(law.operands[index] or ())}
-        return bool((pinned & inside) - kept)
+        return bool((pinned & inside) - kept) or any(use.reason == PADDED for use in law.uses)
 
     def positions(self, law: Law, monomial: Term, kept: set[str]) -> set[str]:
         """Pinned letters of the result that stand for pinned ones of the monomial."""

@@ -89,7 +89,10 @@ def _shifted(row: Runs, start: int, total: int, size: int) -> Runs:
         return (Run(total, start, start + 1),)
     inner = size // row[0].size
     if start % inner or total % inner:
-        return (Run(total, start, start + size),)
+        letters = {run.letter for run in row}
+        if letters - {"", DATA} or not all(run.full for run in row):
+            raise BrokenError
+        return (Run(total, start, start + size, DATA if DATA in letters else ""),)
     first = replace(row[0], size=total // inner, low=row[0].low + start // inner, high=row[0].high + start // inner)
     return (first, *row[1:])
 

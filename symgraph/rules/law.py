@@ -123,6 +123,10 @@ CONSTANT = Term(())
 EPSILON = Term((), soft=True)
 
 
+PADDED = "padding"
+"""The reason of a use along an axis of which some entries do not come from the operand."""
+
+
 @dataclass(frozen=True)
 class Use:
     """A structure that the operator uses along a letter, in words; ``operators`` are matrices [k, n, n] along it."""
