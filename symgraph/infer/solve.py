@@ -117,7 +117,8 @@ class _Systems:
     def _note(self, equation: Equation) -> None:
         """Remember an operator by which a slot lost its freedom: a tensor contracted with itself."""
         entries = equation.entries
-        if len(entries) == 2 and equation.result is None and equation.leaf is not None:
+        itself = len(entries) == 2 and entries[0][0] == entries[1][0]
+        if itself and equation.result is None and equation.leaf is not None:
             record = Record(equation.leaf, Structure.INNER, equation.source.op.origin, "a tensor contracted with itself")
             self.zeroed.setdefault(equation.leaf, []).append(record)
 
