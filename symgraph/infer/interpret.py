@@ -89,9 +89,14 @@ def call_of(op: Op, typing: Typing | None = None) -> tuple[Call, list[Value]]:
     return Call(op.target, args, kwargs, tuple(operands), shapes, dtypes), values
 
 
+def empty(op: Op) -> bool:
+    """Whether the operator touches a tensor without entries: nothing needs to be said of it."""
+    return any(0 in value.shape for value in (*op.operands, *op.results))
+
+
 def law_of(op: Op, typing: Typing | None = None) -> tuple[Law | None, list[Value]]:
     """The law of an operator (None where there is no rule, or the rule has none for this call), and its operands."""
-    rule = find_rule(op.target)
+    rule = None if empty(op) else find_rule(op.target)
     call, values = call_of(op, typing)
     return (rule(call) if rule is not None else None), values
 
@@ -126,7 +131,7 @@ def interpret(program: Program, strict: bool = False) -> Typing:
 def _apply(op: Op, typing: Typing, strict: bool) -> None:
     law, values = law_of(op, typing)
     if law is None:
-        if strict:
+        if strict and not empty(op):
             raise UnsupportedOperator(f"{op.origin}: no rule; run without strict to pin what it touches")
         _pin(op, values, typing, "an operator without a rule")
         return
@@ -138,7 +143,7 @@ def _apply(op: Op, typing: Typing, strict: bool) -> None:
 
 def _pin(op: Op, values: list[Value], typing: Typing, reason: str) -> None:
     movable = any(value.is_float and not value.known and value in typing.types for value in values)
-    if movable:
+    if movable and not empty(op):
         typing.unruled.append(Unruled(op, reason))
     _unify_law(op, pinned_law(op, values, reason), values, typing)
 
