@@ -51,8 +51,9 @@ class Examples:
         return Examples(self.keyword, self.inputs[:count], self.targets[:count])
 
     def batches(self, size: int) -> list[Batch]:
-        """In order, ``size`` at a time."""
-        pairs = zip(torch.split(self.inputs, size), torch.split(self.targets, size), strict=True)
+        """In order, about ``size`` at a time and as equal as can be: a mean over batches is one over examples."""
+        count = -(-len(self) // size)
+        pairs = zip(torch.tensor_split(self.inputs, count), torch.tensor_split(self.targets, count), strict=True)
         return [({self.keyword: x}, y) for x, y in pairs]
 
     def shuffled(self, size: int, seed: int) -> Iterator[Batch]:

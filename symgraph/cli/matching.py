@@ -179,9 +179,10 @@ def curves_of(
 
 def write_match(folder: Path, pair: Pair, spec: SymmetrySpec, result: MatchResult) -> None:
     """Aligned endpoints and their middle as checkpoints in the dtypes of the originals, the spec, the transforms."""
+    from symgraph.match.merge import interpolate
     from symgraph.spec.codec import save_spec
 
-    middle = {name: _middle(value, result.b[name]) for name, value in result.a.items()}
+    middle = interpolate(result.a, result.b, 0.5)
     for name, state, source in (("a", result.a, 0), ("b", result.b, 1), ("merged", middle, 0)):
         own = pair.states[source]
         cast = {key: value.to(own[key].dtype) for key, value in state.items()}
@@ -189,10 +190,6 @@ def write_match(folder: Path, pair: Pair, spec: SymmetrySpec, result: MatchResul
     save_spec(spec, folder / "spec.json")
     result.transform_a.save(folder / "transform_a.safetensors")
     result.transform_b.save(folder / "transform_b.safetensors")
-
-
-def _middle(one: Any, other: Any) -> Any:
-    return (one + other) / 2 if one.is_floating_point() else one
 
 
 def _data(path: Path, pair: Pair, context: int | None, test: Path | None) -> Data:
@@ -222,8 +219,9 @@ def _curve(pair: Pair, states: Any, judged: Examples, size: int, points: int, un
     from symgraph.cli.data import loss
     from symgraph.match import barrier as measure
 
-    with working("measuring the loss along the line"):
-        return measure(pair.module(untied), *states, loss=loss, batches=judged.batches(size), points=points)
+    with Bar("measuring the line") as bar:
+        module, batches = pair.module(untied), judged.batches(size)
+        return measure(module, *states, loss=loss, batches=batches, points=points, progress=bar)
 
 
 def _curves_json(curves: dict[str, BarrierCurve]) -> dict[str, Any]:

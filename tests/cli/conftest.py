@@ -71,9 +71,13 @@ def refused(symgraph: Callable[..., Outcome]) -> Callable[..., str]:
 
 
 def save(path: Path, seed: int = 0, **changes: Any) -> Path:
+    """A checkpoint with gains that are not one, so that absorbing them changes something."""
     torch.manual_seed(seed)
-    config = transformers.LlamaConfig(**{**CONFIG, **changes})
-    transformers.LlamaForCausalLM(config).save_pretrained(path)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**{**CONFIG, **changes}))
+    for parameter in model.parameters():
+        if parameter.dim() == 1:
+            parameter.data.uniform_(0.5, 2)
+    model.save_pretrained(path)
     return path
 
 

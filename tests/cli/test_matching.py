@@ -1,0 +1,160 @@
+"""``match`` and ``barrier`` on text and on images, and the demo."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+import symgraph as sg
+from symgraph.cli.demo import DATA
+from tests.cli.conftest import CONFIG, save
+
+TEXT = "in the beginning was a word and it was not the last of them all but one more came after"
+WORDS = TEXT.split()
+WRITTEN = {"a", "b", "merged", "spec.json", "transform_a.safetensors", "transform_b.safetensors", "report.json", "report.md"}
+
+
+@pytest.fixture(scope="session")
+def text(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("text") / "words.txt"
+    path.write_text(" ".join(WORDS[(7 * i * i + i) % len(WORDS)] for i in range(900)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def readers(tmp_path_factory) -> tuple[Path, Path]:
+    """Two checkpoints with a tokenizer."""
+    vocabulary = {word: index for index, word in enumerate(sorted({*WORDS}))}
+    tokenizer = Tokenizer(models.WordLevel({**vocabulary, "?": len(vocabulary)}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    folder = tmp_path_factory.mktemp("readers")
+    paths = save(folder / "a", 0), save(folder / "b", 1)
+    for path in paths:
+        tokenizer.save(str(path / "tokenizer.json"))
+    return paths
+
+
+def test_barrier_of_a_checkpoint_with_itself_is_zero(symgraph, readers, text):
+    curve = symgraph("barrier", readers[0], readers[0], "--data", text, "--points", 3, "--json").json
+    assert curve["alphas"] == [0.0, 0.5, 1.0]
+    assert abs(curve["barrier"]) < 1e-6
+    assert curve["examples"] == 5  # a tenth of 56 windows of 16 tokens
+    table = symgraph("barrier", *readers, "--data", text, "--points", 3)
+    assert table.status == 0
+    assert "barrier" in table.out
+
+
+def test_barrier_judges_on_another_text(symgraph, readers, text, tmp_path):
+    (tmp_path / "other.txt").write_text(" ".join(WORDS * 20))
+    curve = symgraph("barrier", *readers, "--data", text, "--test", tmp_path / "other.txt", "--context", 8, "--json").json
+    assert curve["examples"] == 49
+
+
+def test_match_recovers_a_moved_copy(symgraph, readers, text, tmp_path):
+    symgraph("apply", readers[0], "--sample", 7, "-o", tmp_path / "moved")
+    arguments = (readers[0], tmp_path / "moved", "--data", text, "--method", "weights", "-o", tmp_path / "out", "--points", 5)
+    outcome = symgraph("match", *arguments, "--report", tmp_path / "report.html", "--json")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.json["curves"]["weights"]["barrier"] < 1e-3
+    assert {path.name for path in (tmp_path / "out").iterdir()} - {"curve.png"} == WRITTEN
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert list(report["curves"]) == ["as they are", "normal form", "weights"]
+    assert "<svg" in (tmp_path / "report.html").read_text()
+    assert "| weights |" in (tmp_path / "out" / "report.md").read_text()
+    states = [load_file(tmp_path / "out" / name / "model.safetensors") for name in ("a", "b", "merged")]
+    for name, value in states[0].items():
+        assert torch.allclose(value, states[1][name], atol=1e-3)
+        assert torch.allclose((value + states[1][name]) / 2, states[2][name], atol=1e-6)
+
+
+def test_what_match_writes_loads_and_keeps_its_function(symgraph, readers, text, tmp_path):
+    arguments = (*readers, "--data", text, "-o", tmp_path / "out", "--steps", 2, "--points", 3)
+    assert symgraph("match", *arguments).status == 0
+    ids = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+    for name, original in zip(("a", "b"), readers, strict=True):
+        found, expected = (
+            transformers.AutoModelForCausalLM.from_pretrained(path).eval()(input_ids=ids).logits
+            for path in (tmp_path / "out" / name, original)
+        )
+        assert float((found - expected).abs().max() / expected.abs().max()) < 1e-4
+    assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "out" / "merged").config.hidden_size == 12
+    spec = sg.load_spec(tmp_path / "out" / "spec.json")
+    for name in ("transform_a", "transform_b"):
+        sg.Transform.load(tmp_path / "out" / f"{name}.safetensors", spec)
+
+
+def test_match_can_leave_spaces_out(symgraph, readers, text, tmp_path):
+    arguments = (*readers, "--data", text, "--method", "weights", "--points", 3, "-o", tmp_path / "out")
+    everything = symgraph("match", *arguments, "--json").json["curves"]["weights"]
+    nothing = symgraph("match", *arguments, "--overwrite", "--json", *without_all(readers[0])).json["curves"]
+    assert nothing["weights"]["losses"][1] == pytest.approx(nothing["normal form"]["losses"][1], abs=0.05)
+    assert everything["losses"] != nothing["weights"]["losses"]
+
+
+def without_all(path: Path) -> list[str]:
+    spec = sg.discover(sg.load_model(path).module, kwargs={"input_ids": torch.tensor([[1, 2, 3]])})
+    return [one for space in spec.spaces for one in ("--without", space.name)]
+
+
+def test_match_in_half_precision_and_untied(symgraph, text, readers, tmp_path):
+    for seed, name in enumerate(("a", "b")):
+        torch.manual_seed(seed)
+        config = transformers.LlamaConfig(**{**CONFIG, "tie_word_embeddings": True})
+        transformers.LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(tmp_path / name)
+        (tmp_path / name / "tokenizer.json").write_bytes((readers[0] / "tokenizer.json").read_bytes())
+    arguments = (tmp_path / "a", tmp_path / "b", "--data", text, "-o", tmp_path / "out", "--points", 3, "--untie")
+    outcome = symgraph("match", *arguments, "--method", "weights")
+    assert (outcome.status, outcome.err) == (0, "")
+    merged = load_file(tmp_path / "out" / "merged" / "model.safetensors")
+    assert {value.dtype for value in merged.values()} == {torch.bfloat16}
+    assert "lm_head.weight" in merged
+    assert json.loads((tmp_path / "out" / "merged" / "config.json").read_text())["tie_word_embeddings"] is False
+
+
+def test_weights_files_with_a_factory(symgraph, factories, tmp_path):
+    generator = np.random.default_rng(0)
+    arrays = {
+        f"{split}_{kind}": generator.normal(size=(40, 5)) if kind == "images" else generator.integers(0, 3, 40)
+        for split in ("train", "test")
+        for kind in ("images", "labels")
+    }
+    np.savez(tmp_path / "data.npz", **arrays)
+    for seed, name in enumerate("ab"):
+        torch.manual_seed(seed)
+        shapes = {"0.weight": (7, 5), "0.bias": (7,), "2.weight": (3, 7), "2.bias": (3,)}
+        save_file({key: torch.randn(shape) for key, shape in shapes.items()}, tmp_path / f"{name}.safetensors")
+    files = (tmp_path / "a.safetensors", tmp_path / "b.safetensors")
+    model = ("--model", f"{factories}:net", "--data", tmp_path / "data.npz")
+    assert symgraph("barrier", *files, *model, "--json").json["examples"] == 40
+    outcome = symgraph("match", *files, *model, "-o", tmp_path / "out", "--method", "weights", "--json")
+    assert outcome.status == 0
+    assert [path.name for path in (tmp_path / "out" / "merged").iterdir()] == ["model.safetensors"]
+
+
+def test_nothing_is_left_of_a_match_that_fails(refused, readers, text, tmp_path):
+    message = refused("match", *readers, "--data", text, "-o", tmp_path / "out", "--without", "nothing")
+    assert "nothing" in message
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo(symgraph, tmp_path):
+    outcome = symgraph("demo", "-o", tmp_path / "out", "--steps", 3, "--json")
+    assert (outcome.status, outcome.err) == (0, "")
+    curves = outcome.json["curves"]
+    assert curves["as they are"]["barrier"] > 1
+    assert curves["weights"]["barrier"] < curves["normal form"]["barrier"]
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*WRITTEN, "curve.png"}
+    assert symgraph("demo", "-o", tmp_path / "out", "--steps", 0).status == 0
+    merged = transformers.AutoModelForImageClassification.from_pretrained(tmp_path / "out" / "merged")
+    assert merged.config.hidden_size == 64
+
+
+def test_the_demo_is_small():
+    assert sum(path.stat().st_size for path in DATA.rglob("*") if path.is_file()) < 3_000_000
