@@ -28,9 +28,7 @@ class BarrierCurve:
     def excess(self) -> tuple[float, ...]:
         """Loss above the line between the ends, at every point."""
         first, last = self.losses[0], self.losses[-1]
-        return tuple(
-            loss - ((1 - x) * first + x * last) for x, loss in zip(self.alphas, self.losses, strict=True)
-        )
+        return tuple(loss - ((1 - x) * first + x * last) for x, loss in zip(self.alphas, self.losses, strict=True))
 
     @property
     def barrier(self) -> float:

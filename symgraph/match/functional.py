@@ -19,6 +19,7 @@ class Functional:
         self.module, self.state = module, dict(state)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's output."""
         return torch.func.functional_call(self.module, self.state, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:

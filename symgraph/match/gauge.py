@@ -15,7 +15,7 @@ from torch import Tensor
 from symgraph.spec import shifts
 from symgraph.spec.model import Shift, ShiftTerm, SymmetrySpec
 from symgraph.spec.stages import Stage
-from symgraph.spec.state import State, held, names, owners
+from symgraph.spec.state import State, held, names
 from symgraph.spec.transform import Transform
 
 ROUNDS = 4  # shifts that feed each other settle in as many rounds as their chain is long against the order
@@ -29,7 +29,6 @@ def gauge(spec: SymmetrySpec, state: State) -> Transform:
     """The transform, of shifts alone, that brings a canonical state to its representative."""
     if not spec.shifts:
         return Transform(spec)
-    owner = owners(spec)
     current: Current = {}
     for tensor in held(spec, state):
         value = state[names(tensor, state)[0]]
@@ -40,7 +39,7 @@ def gauge(spec: SymmetrySpec, state: State) -> Transform:
         moved = False
         for shift in sorted(spec.shifts, key=lambda one: one.projective):
             for value in _projective(shift, current) if shift.projective else _plain(shift, current):
-                changed = _add(shift, value, current, owner)
+                changed = _add(shift, value, current)
                 if changed:
                     done.append((shift.name, value))
                     moved = True
@@ -49,7 +48,7 @@ def gauge(spec: SymmetrySpec, state: State) -> Transform:
     return Transform(spec, (Stage({}, tuple(done)),) if done else ())
 
 
-def _add(shift: Shift, value: Tensor, current: Current, owner: dict[str, object]) -> bool:
+def _add(shift: Shift, value: Tensor, current: Current) -> bool:
     """Add the shift to the current weights; whether it was more than rounding."""
     changed = False
     for target, amount in shifts.amounts(shift, value, current):
@@ -70,7 +69,7 @@ def _plain(shift: Shift, current: Current) -> list[Tensor]:
         return []
     window = shifts.window_of(term.target, current[term.target.tensor])
     size = float(window.abs().max())
-    total, pull = torch.func.vjp(lambda v: _window(term, v, current), torch.zeros(shift.shape, dtype=torch.float64))
+    pull = torch.func.vjp(lambda v: _window(term, v, current), torch.zeros(shift.shape, dtype=torch.float64))[1]
     spread = pull(_window(term, torch.ones(shift.shape, dtype=torch.float64), current))[0]
     value = -pull(window)[0] / spread
     return [value] if float(value.abs().max()) > TINY * max(size, 1e-300) else []
@@ -110,5 +109,5 @@ def _least_squares(shift: Shift, terms: list[ShiftTerm], current: Current) -> Te
     matrix = torch.cat([values for _, values in columns])
     target = torch.cat([current[name].reshape(-1) for name, _ in columns])
     centred = matrix - matrix.mean(1, keepdim=True)  # the same map on the part of v that sums to zero
-    value = -torch.linalg.lstsq(centred, target, driver="gelsd").solution
+    value: Tensor = -torch.linalg.lstsq(centred, target, driver="gelsd").solution
     return (value - value.mean()).reshape(shift.shape)

@@ -21,7 +21,9 @@ def interpolate(a: Mapping[str, Tensor], b: Mapping[str, Tensor], alpha: float) 
             raise CheckpointError(f"tensor {name!r} is missing from the second checkpoint")
         second = b[name]
         if first.shape != second.shape:
-            raise CheckpointError(f"tensor {name!r} has shape {tuple(first.shape)} in one and {tuple(second.shape)} in the other")
+            raise CheckpointError(
+                f"tensor {name!r} has shape {tuple(first.shape)} in one and {tuple(second.shape)} in the other"
+            )
         key = (id(first), id(second))
         if key not in seen:
             floating = first.is_floating_point() or first.is_complex()

@@ -136,9 +136,7 @@ def anchored(shape: Shape, settled: Collection[str], name: str) -> bool:
 def _cut(x: Tensor, dims: Dims, spaces: Mapping[str, Space]) -> Iterator[tuple[Dims, Tensor]]:
     """Reshape along products and split along sums, until every dimension is a factor or pinned."""
     while any(isinstance(word, Product) for word, _ in dims):
-        dims = tuple(
-            (part, axis) for word, axis in dims for part in (word.words if isinstance(word, Product) else (word,))
-        )
+        dims = tuple((part, axis) for word, axis in dims for part in (word.words if isinstance(word, Product) else (word,)))
     x = x.reshape([_size(word, spaces) for word, _ in dims])
     for k, (word, axis) in enumerate(dims):
         if isinstance(word, Sum):

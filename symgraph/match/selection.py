@@ -48,15 +48,15 @@ class Selection:
     shifts: bool
 
 
-def select(
-    spec: SymmetrySpec, only: Collection[str] | None = None, without: Collection[str] | None = None
-) -> Selection:
+def select(spec: SymmetrySpec, only: Collection[str] | None = None, without: Collection[str] | None = None) -> Selection:
     """What takes part. MatchError for a word that is no kind, no role and no name of the spec."""
     known = set(KINDS) | {word for space in spec.spaces for word in (space.name, space.role) if word}
     for word in (*(only or ()), *(without or ())):
         if word not in known:
             roles = sorted({space.role for space in spec.spaces if space.role})
-            raise MatchError(f"{word!r} is no kind, role or name of a space: kinds are {', '.join(KINDS)}; roles are {', '.join(roles)}")
+            raise MatchError(
+                f"{word!r} is no kind, role or name of a space: kinds are {', '.join(KINDS)}; roles are {', '.join(roles)}"
+            )
     found = {space.name: _freedom(space, only, without or ()) for space in spec.spaces}
     shifts = (only is None or "shift" in only) and "shift" not in (without or ())
     return Selection({name: one for name, one in found.items() if one}, shifts)

@@ -54,9 +54,7 @@ def match_weights(
     return WeightMatch(Transform(spec, (Stage(best.elements),)), best.objective(), tuple(best.history))
 
 
-def _anchored(
-    pieces: Pieces, a: list[Tensor], b: list[Tensor], selection: Selection, sweeps: int, tol: float
-) -> Ascent:
+def _anchored(pieces: Pieces, a: list[Tensor], b: list[Tensor], selection: Selection, sweeps: int, tol: float) -> Ascent:
     ascent = Ascent(pieces, a, list(b), selection.spaces)
     ascent.run(ascent.start(), sweeps, tol)
     return ascent
@@ -67,7 +65,9 @@ def _restart(
 ) -> Ascent:
     ascent = Ascent(pieces, a, list(b), selection.spaces)
     active = [name for name in selection.spaces if pieces.occurrences[name]]
-    ascent.move({name: random_element(pieces.spaces[name], selection.spaces[name], pieces.spaces, generator) for name in active})
+    ascent.move(
+        {name: random_element(pieces.spaces[name], selection.spaces[name], pieces.spaces, generator) for name in active}
+    )
     order = [active[int(k)] for k in torch.randperm(len(active), generator=generator)]
     ascent.run(order, sweeps, tol)
     return ascent

@@ -1,0 +1,174 @@
+"""``match``: from two checkpoints of one architecture to two ends that are close, with the functions they had.
+
+Both are brought to normal form, freed of shifts and balanced; weight matching then moves ``b``; learning moves both. So
+
+    result.a == result.transform_a.apply(canonicalize(spec, a))         and the same for b
+
+and a line between ``result.a`` and ``result.b`` is what :func:`symgraph.match.barrier.barrier` judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from symgraph.errors import CheckpointError, MatchError
+from symgraph.match.balance import balance
+from symgraph.match.distance import per_space, relative
+from symgraph.match.functional import Batches, Loss
+from symgraph.match.gauge import gauge
+from symgraph.match.learned import Learned, Options, learn
+from symgraph.match.selection import Selection, select
+from symgraph.match.weights import match_weights
+from symgraph.spec.model import SymmetrySpec
+from symgraph.spec.operations import canonicalize
+from symgraph.spec.state import State, held, names
+from symgraph.spec.transform import Transform, identity_transform
+
+Method = Literal["naive", "weights", "learned", "dual"]
+METHODS: tuple[Method, ...] = ("naive", "weights", "learned", "dual")
+
+EQUIVALENT = 1e-5  # relative distance below which two float32 checkpoints are the same up to symmetry
+
+
+@dataclass(frozen=True)
+class MatchResult:
+    """The aligned ends in canonical form, how they were moved, and how close they are.
+
+    Distances are relative, ``|a - b| / |a|`` over all parameters: ``distance_before`` of the canonical forms,
+    ``distance_after`` of the result; ``distances`` the same over the tensors that each space stands on (before, after).
+    """
+
+    a: dict[str, Tensor]
+    b: dict[str, Tensor]
+    transform_a: Transform
+    transform_b: Transform
+    method: str
+    distance_before: float
+    distance_after: float
+    distances: Mapping[str, tuple[float, float]]
+    history: tuple[float, ...] = ()
+    """Loss of every learning step; without learning, the squared distance after every block of weight matching."""
+    judged: tuple[tuple[int, float], ...] = field(default=())
+    """With ``held_out``: (step, loss of the middle)."""
+
+    @property
+    def equivalent(self) -> bool:
+        """Whether the two are the same up to symmetry, to rounding."""
+        return self.distance_after < EQUIVALENT
+
+    @property
+    def relative(self) -> Transform:
+        """What brings canonical ``b`` into the frame of canonical ``a``: near the identity for a model and its fine-tune."""
+        return self.transform_a.inverse().compose(self.transform_b)
+
+    @property
+    def summary(self) -> str:
+        """One line."""
+        if self.equivalent:
+            return f"equivalent: relative distance {self.distance_after:.0e}"
+        return f"{self.method}: relative distance {self.distance_before:.3g} -> {self.distance_after:.3g}"
+
+
+def match(
+    spec: SymmetrySpec,
+    a: State,
+    b: State,
+    method: str = "dual",
+    *,
+    module: nn.Module | None = None,
+    loss: Loss | None = None,
+    batches: Batches | None = None,
+    only: Collection[str] | None = None,
+    without: Collection[str] | None = None,
+    seed: int = 0,
+    restarts: int = 0,
+    **options: Any,
+) -> MatchResult:
+    """Align checkpoint ``b`` to ``a`` (raw state dicts), by one of ``naive``, ``weights``, ``learned``, ``dual``.
+
+    ``only`` and ``without`` name kinds of groups, roles or spaces. ``learned`` and ``dual`` need ``module``,
+    ``loss(model, batch)`` and ``batches``; ``options`` are the fields of :class:`symgraph.match.learned.Options`.
+    Raises MatchError for options that do not go together, CheckpointError for checkpoints that do not fit.
+    """
+    if method not in METHODS:
+        raise MatchError(f"no method {method!r}: choose {', '.join(METHODS)}")
+    selection = select(spec, only, without)
+    chosen = _options(options, seed)
+    ends = [canonicalize(spec, _checked(spec, state, which)) for state, which in ((a, "first"), (b, "second"))]
+    moves = [identity_transform(spec), identity_transform(spec)]
+    history: tuple[float, ...] = ()
+    judged: tuple[tuple[int, float], ...] = ()
+    if method != "naive":
+        moves = [_normal(spec, end, selection) for end in ends]
+        found = match_weights(spec, _wide(moves[0], ends[0]), _wide(moves[1], ends[1]), selection, seed=seed, restarts=restarts)
+        moves[1], history = found.transform.compose(moves[1]), found.history
+    if method in ("learned", "dual"):
+        if module is None or loss is None or batches is None:
+            raise MatchError(f"method {method!r} learns on data: give module, loss and batches, or use 'weights'")
+        near = [move.apply(end) for move, end in zip(moves, ends, strict=True)]
+        learned = learn(spec, near[0], near[1], selection, module, loss, batches, both=method == "dual", options=chosen)
+        moves = [learned.transform_a.compose(moves[0]), learned.transform_b.compose(moves[1])]
+        history, judged = learned.history, learned.judged
+    return _result(spec, ends, moves, method, history, judged)
+
+
+def _result(
+    spec: SymmetrySpec,
+    ends: list[dict[str, Tensor]],
+    moves: list[Transform],
+    method: str,
+    history: tuple[float, ...],
+    judged: tuple[tuple[int, float], ...],
+) -> MatchResult:
+    after = [move.apply(end) for move, end in zip(moves, ends, strict=True)]
+    before_spaces, after_spaces = per_space(spec, *ends), per_space(spec, *after)
+    return MatchResult(
+        after[0],
+        after[1],
+        moves[0],
+        moves[1],
+        method,
+        relative(spec, *ends),
+        relative(spec, *after),
+        {name: (before_spaces[name], after_spaces[name]) for name in before_spaces},
+        history,
+        judged,
+    )
+
+
+def _normal(spec: SymmetrySpec, end: State, selection: Selection) -> Transform:
+    """Free of shifts, then balanced."""
+    freed = gauge(spec, end) if selection.shifts else identity_transform(spec)
+    return balance(spec, _wide(freed, end), selection).compose(freed)
+
+
+def _wide(move: Transform, end: State) -> dict[str, Tensor]:
+    """The moved state in float64: what is compared is not rounded in between."""
+    return move.apply({name: value.double() if value.is_floating_point() else value for name, value in end.items()})
+
+
+def _options(options: Mapping[str, Any], seed: int) -> Options:
+    known = {one.name for one in fields(Options)} - {"seed"}
+    unknown = sorted(options.keys() - known)
+    if unknown:
+        raise MatchError(f"no option {unknown[0]!r}: there are {', '.join(sorted(known))}, only, without, seed, restarts")
+    return Options(**options, seed=seed)
+
+
+def _checked(spec: SymmetrySpec, state: State, which: str) -> State:
+    """The state, if it fits the spec and is finite."""
+    for tensor in held(spec, state):
+        name = names(tensor, state)[0]
+        value = state[name]
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            kind = "NaN" if bool(torch.isnan(value).any()) else "infinite values"
+            raise CheckpointError(f"tensor {name!r} of the {which} checkpoint holds {kind}")
+    return state
+
+
+__all__ = ["METHODS", "Learned", "MatchResult", "match"]
