@@ -135,8 +135,20 @@ def grouped_mm(x: Tensor, w: Tensor, ends: Tensor, *rest: Any, bias: Tensor | No
 
 
 # Operators that are run as something else when the dtype is not the traced one.
+def batch_norm(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Inference with stored statistics [c], differentiable with respect to them too, which the kernel is not."""
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    result = (x - mean.reshape(shape)) * torch.rsqrt(var + eps).reshape(shape)
+    result = result if weight is None else result * weight.reshape(shape)
+    result = result if bias is None else result + bias.reshape(shape)
+    return result, x.new_empty(0), x.new_empty(0)
+
+
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
     "aten.view.default": torch.reshape,  # transformed tensors may have other strides than the traced ones
+    "aten._native_batch_norm_legit_no_training.default": batch_norm,
     "aten._grouped_mm.default": grouped_mm,
     "transformers.grouped_mm_fallback.default": grouped_mm,
 }

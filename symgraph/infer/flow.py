@@ -91,12 +91,13 @@ class Flow:
             found = [(*frame, runs) for frame in found for runs in windows(space, self.solution.layout, free)]
         return found
 
-    def named(self, frame: Frame, skip: frozenset[int] = frozenset()) -> Frame:
-        """The frame with a new letter on every run of the axes that are not skipped."""
+    def named(self, frame: Frame, skip: frozenset[tuple[int, int]] = frozenset()) -> Frame:
+        """The frame with a new letter on every run, less those skipped: (axis, position among its runs)."""
         return tuple(
-            runs if axis in skip else tuple(FrameRun(run.size, run.low, run.high, self.letter()) for run in runs)
+            tuple(run if (axis, index) in skip else FrameRun(run.size, run.low, run.high, self.letter())
+                  for index, run in enumerate(runs))
             for axis, runs in enumerate(frame)
-        )
+        )  # fmt: skip
 
     # --- forward ------------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import torch
@@ -168,7 +169,10 @@ def _slice_one(op: Op, done: list[Op], replaced: dict[Value, Value]) -> None:
     replaced[op.results[0]] = _cut(source, axis, start, start + length, op.results[0], op, done)
 
 
-_VIEWS = {aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.unflatten.int}
+_VIEWS = {
+    aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.unflatten.int, aten.unsqueeze.default,
+    aten.squeeze.dim, aten.squeeze.dims, aten.squeeze.default, aten.flatten.using_ints,
+}  # fmt: skip
 _PERMUTATIONS = {aten.permute.default, aten.transpose.int}
 _COPIES = {aten.clone.default, aten.contiguous.default, aten.alias.default, aten._to_copy.default}
 
@@ -261,7 +265,7 @@ def _pull_view(source: Value, axis: int, start: int, stop: int, op: Op, created:
     base: Value = producer.args[0]
     faster = _faster(base.shape, source.shape, axis)
     if faster == 1:
-        return None
+        return _pull_further(base, source, axis, start, stop, op, created)
     end, product = axis + 1, 1
     while product < faster and end < len(source.shape):
         product *= source.shape[end]
@@ -276,6 +280,21 @@ def _pull_view(source: Value, axis: int, start: int, stop: int, op: Op, created:
     back = emit(aten.view.default, (cut.results[0], list(final)), final, op, source.dtype)
     created += [view, cut, back]
     return back.results[0]
+
+
+def _pull_further(
+    base: Value, source: Value, axis: int, start: int, stop: int, op: Op, created: list[Op]
+) -> Value | None:
+    """Past a view that keeps the axis whole, if there is one further up that hides it."""
+    suffix = prod(source.shape[axis + 1 :])
+    same = [index for index, size in enumerate(base.shape)
+            if size == source.shape[axis] and prod(base.shape[index + 1 :]) == suffix]  # fmt: skip
+    moved = _pull(base, same[0], start, stop, op, created) if same else None
+    if moved is None:
+        return None
+    shape = (*source.shape[:axis], stop - start, *source.shape[axis + 1 :])
+    created.append(emit(aten.view.default, (moved, list(shape)), shape, op, source.dtype))
+    return created[-1].results[0]
 
 
 # --- idioms -----------------------------------------------------------------------------------------------------------

@@ -84,23 +84,30 @@ def _of_window(flow: Flow, name: str, value: Value, frame: Frame) -> list[Family
     found: list[Family] = []
     ignored: list[int] = []
     for axis, runs in enumerate(frame):
-        if not runs or not is_constant(runs):
-            continue
-        partly = flow.named(frame, frozenset({axis}))
-        other = _try(flow, value, partly)
-        if other is None:
-            continue
-        if not other:
-            found.append(Family("ignored", name, _less(partly, ignored), ()))
-            ignored.append(axis)
-        elif taken is None:
-            found.append(Family("exchanged", name, partly, tuple(other)))
+        for skip in _constant_parts(axis, runs):
+            partly = flow.named(frame, skip)
+            other = _try(flow, value, partly)
+            if other is None:
+                continue
+            if not other:
+                found.append(Family("ignored", name, _less(partly, ignored), ()))
+                ignored.append(axis)
+            elif taken is None:
+                found.append(Family("exchanged", name, partly, tuple(other)))
+            break
     if taken is not None:
         found.append(Family("exchanged", name, _less(whole, ignored), tuple(taken)))
     elif ignored:
         found = [Family(each.kind, each.tensor, _less(each.frame, ignored) if each.taken else each.frame, each.taken)
                  for each in found]  # fmt: skip
     return found
+
+
+def _constant_parts(axis: int, runs: Runs) -> list[frozenset[tuple[int, int]]]:
+    """Factors of an axis along which a change may be constant: each alone, then all together."""
+    single = [frozenset({(axis, index)}) for index, run in enumerate(runs) if run.full]
+    every = frozenset((axis, index) for index in range(len(runs)))
+    return [*single, every] if len(runs) > 1 and is_constant(runs) else single
 
 
 def _less(frame: Frame, axes: list[int]) -> Frame:
@@ -285,7 +292,7 @@ def _contracted(
     for frame in flow.frames(weight, _untouched(flow.typing, flow.solution)):
         if not is_constant(frame[axis]) and constraint.bias:
             continue
-        named = flow.named(frame, frozenset({axis}))
+        named = flow.named(frame, frozenset((axis, index) for index in range(len(frame[axis]))))
         if constraint.gain:
             named = tuple(tuple(FrameRun(r.size, r.low, r.high, flow.letter()) for r in runs) if index == axis else runs
                           for index, runs in enumerate(named))  # fmt: skip

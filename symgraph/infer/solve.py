@@ -7,7 +7,7 @@ the same question on a space that keeps no coordinates), over GF(2) for signs.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import product as cartesian
@@ -238,14 +238,35 @@ def _anchor_value(value: Value, typing: Typing, layout: Layout, systems: _System
 def _records(typing: Typing, layout: Layout, systems: _Systems) -> dict[IndexSpace, list[Record]]:
     found: dict[IndexSpace, list[Record]] = {}
     for record in typing.records:
-        for branch in layout.of(record.space):
-            for leaf in branch:
-                if not leaf.anchored:
-                    found.setdefault(leaf, []).append(record)
+        for part, own in _restricted(record):
+            for branch in layout.of(part):
+                for leaf in branch:
+                    if not leaf.anchored:
+                        found.setdefault(leaf, []).append(own)
     for first, second in typing.follows:
         _order_fixes(first, second, found, layout)
     for leaf, records in systems.zeroed.items():
         found.setdefault(leaf, []).extend(records)
+    return found
+
+
+def _restricted(record: Record) -> list[tuple[IndexSpace, Record]]:
+    """A record for every summand of a space: operators that do not mix summands act on each by themselves."""
+    root, matrices = record.space.root(), record.operators
+    if matrices is None or root.kind != "sum":
+        return [(root, record)]
+    found: list[tuple[IndexSpace, Record]] = []
+    start = 0
+    for part in root.parts:
+        inside = slice(start, start + part.size)
+        start = inside.stop
+        outside = torch.ones(root.size, dtype=torch.bool)
+        outside[inside] = False
+        if bool(matrices[:, inside][:, :, outside].any()) or bool(matrices[:, outside][:, :, inside].any()):
+            return [(root, record)]
+        own = matrices[:, inside, inside]
+        if not torch.equal(own, torch.eye(part.size, dtype=own.dtype).expand_as(own)):
+            found += _restricted(replace(record, space=part, operators=own))
     return found
 
 

@@ -79,11 +79,12 @@ def audit(
     model with more than :data:`LARGEST` parameters.
     """
     belongs(graph, spec)
-    names = [tensor.name for tensor in spec.tensors if tensor.kind == "parameter" and tensor.numel]
+    original, spec = spec, _moving(spec)
+    names = [tensor.name for tensor in spec.tensors if tensor.numel]
     count = sum(tensor.numel for tensor in spec.tensors if tensor.name in set(names))
     if count > LARGEST:
         raise SymgraphError(f"the model has {count} parameters; an audit takes at most {LARGEST}: give a smaller config of it")
-    state = random_state(graph, spec, seed) if state_dict is None else {k: v.double() for k, v in state_dict.items()}
+    state = random_state(graph, original, seed) if state_dict is None else {k: v.double() for k, v in state_dict.items()}
     canon = canonicalize(spec, state)
     jacobian = _settled(_rows(graph, spec, canon, names, level, seed), count)
     directions = torch.cat([tangents(spec, canon, names), _approximate(spec, canon, names)], 1)
@@ -132,6 +133,11 @@ def _read(graph: Graph, spec: SymmetrySpec, names: list[str]) -> Tensor:
 def _from_inputs(graph: Graph, node: fx.Node) -> bool:
     """Whether a constant was computed from the inputs of the example."""
     return node.name in graph.inputs or any(_from_inputs(graph, source) for source in node.all_input_nodes)
+
+
+def _moving(spec: SymmetrySpec) -> SymmetrySpec:
+    """The spec with its buffers as parameters: statistics move with the weights, so they are counted with them."""
+    return spec.model_copy(update={"tensors": tuple(each.model_copy(update={"kind": "parameter"}) for each in spec.tensors)})
 
 
 def _rows(
