@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, log10
 from typing import Literal
 
@@ -95,7 +96,8 @@ def audit(
 def _approximate(spec: SymmetrySpec, canon: dict[str, Tensor], names: list[str]) -> Tensor:
     """Directions [parameters, k] of the scales that only an epsilon breaks: epsilons are zero here."""
     columns = [torch.cat([each.weights.get(name, 0) * canon[name].flatten() for name in names]) for each in spec.approximate]
-    return torch.stack(columns, 1) if columns else torch.zeros(sum(canon[name].numel() for name in names), 0, dtype=torch.float64)
+    count = sum(canon[name].numel() for name in names)
+    return torch.stack(columns, 1) if columns else torch.zeros(count, 0, dtype=torch.float64)
 
 
 def _read(graph: Graph, spec: SymmetrySpec, names: list[str]) -> Tensor:
@@ -165,7 +167,8 @@ def _settled(blocks: Iterator[Tensor], count: int) -> Tensor:
         triangle = torch.linalg.qr(torch.cat([triangle, *fresh]), mode="r").R
         ranks.append(cut(torch.linalg.svdvals(triangle))[0])
         if ranks[-STEADY:] == [ranks[-1]] * STEADY:
-            return triangle
+            settled: Tensor = triangle
+            return settled
         goal += ceil(MORE * count)
 
 
@@ -214,7 +217,7 @@ def _jacobian(
     start = torch.cat([canon[name].flatten() for name in names])
 
     def outputs(vector: Tensor) -> Tensor:
-        pieces = vector.split([shape.numel() for shape in shapes.values()])
+        pieces = torch.split(vector, [shape.numel() for shape in shapes.values()])
         moved = {name: piece.reshape(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
         results = graph.run({**canon, **moved}, inputs, epsilons=0.0, untie=spec.identity.untied)
         if level == "log_softmax":
@@ -257,7 +260,7 @@ def cut(values: Tensor) -> tuple[int, float]:
     if not len(values) or float(values[0]) == 0.0:
         return 0, float("inf")
     scaled = [max(float(value) / float(values[0]), FLOOR) for value in values] + [FLOOR]
-    gaps = [log10(a / b) for a, b in zip(scaled, scaled[1:], strict=False)]
+    gaps = [log10(a / b) for a, b in pairwise(scaled)]
     best = max(range(len(gaps)), key=lambda index: gaps[index])
     return best + 1, gaps[best]
 
@@ -279,7 +282,7 @@ def _energy(columns: Tensor, spec: SymmetrySpec, names: list[str]) -> dict[str, 
     if not columns.shape[1]:
         return {}
     tensors = spec.tensor_map
-    pieces = columns.split([tensors[name].numel for name in names])
+    pieces = torch.split(columns, [tensors[name].numel for name in names])
     energy = {name: float(piece.square().sum()) for name, piece in zip(names, pieces, strict=True)}
     total = sum(energy.values())
     return {name: value for name, value in sorted(energy.items(), key=lambda item: -item[1]) if value > SHOWN * total}
