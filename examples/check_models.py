@@ -51,7 +51,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def build(name: str, attention: str = "sdpa", seed: int = 0) -> tuple[transformers.PreTrainedModel, dict[str, Tensor]]:
+def build(name: str, attention: str | None = None, seed: int = 0) -> tuple[transformers.PreTrainedModel, dict[str, Tensor]]:
     """A small model with random weights, gains and biases among them, and an example call."""
     cls_name, settings = MODELS[name]
     cls = getattr(transformers, cls_name)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from symgraph.match import MatchResult
 
 DATA = Path(__file__).parent / "demo_data"
-STEPS, RATE, BATCH, POINTS = 400, 3e-3, 64, 11
+STEPS, RATE, BATCH, POINTS = 400, 3e-3, 64, 13
 
 
 def demo(

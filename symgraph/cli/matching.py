@@ -15,7 +15,7 @@ from symgraph.cli.moving import read_spec, replacing, require_free, write_model
 
 if TYPE_CHECKING:
     from symgraph.cli.data import Data, Examples
-    from symgraph.cli.pairs import Pair
+    from symgraph.cli.pairs import Pair, State
     from symgraph.match import BarrierCurve, MatchResult
     from symgraph.spec.model import SymmetrySpec
 
@@ -25,7 +25,6 @@ class Method(str, Enum):
 
     naive = "naive"
     weights = "weights"
-    activations = "activations"
     learned = "learned"
     dual = "dual"
 
@@ -54,7 +53,7 @@ def barrier(
     examples: Count = 2000,
     batch_size: Size = 64,
     context: Context = None,
-    points: Points = 11,
+    points: Points = 13,
     as_json: Json = False,
 ) -> int:
     """Measure the loss on the line between two checkpoints."""
@@ -90,7 +89,7 @@ def match(
     test: TestFile = None,
     examples: Count = 2000,
     context: Context = None,
-    points: Points = 11,
+    points: Points = 13,
     report: Annotated[Path | None, typer.Option("--report", metavar="REPORT.HTML", help="Also one HTML file.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DIR if it is there.")] = False,
     as_json: Json = False,
@@ -119,6 +118,7 @@ def match(
     summary = {
         "a": a, "b": b, "method": method.value, "seed": seed, "seconds": round(seconds, 1), "examples": len(judged),
         "dimension": document.dimension.total, "max_relative_error": preserved, "data": str(data),
+        "distance": {"before": result.distance_before, "after": result.distance_after}, "equivalent": result.equivalent,
         "options": {name: value for name, value in options.items() if value is not None}, "untied": untie,
     }  # fmt: skip
     summary |= _curves_json(curves)
@@ -130,7 +130,7 @@ def match(
     if as_json:
         show_json(summary)
     else:
-        show(curve_table(curves), f"written to {output}")
+        show(curve_table(curves), result.summary, f"written to {output}")
     return OK
 
 
@@ -143,11 +143,11 @@ def run_matcher(
 
     first, second = pair.wide()
     given = {name: value for name, value in options.items() if value is not None}
+    if method in (Method.learned.value, Method.dual.value):
+        given |= {"module": pair.module(spec.identity.untied), "loss": loss, "batches": epochs(train, size, seed)}
     with Bar(f"matching ({method})") as bar:
-        return run(
-            spec, first, second, method=method, module=pair.module(spec.identity.untied), loss=loss,
-            batches=epochs(train, size, seed), seed=seed, progress=bar, **given,
-        )  # fmt: skip
+        given["callback"] = lambda step, steps, value: bar(step, steps, f"loss {value:.3f}")
+        return run(spec, first, second, method=method, seed=seed, **given)
 
 
 def epochs(examples: Examples, size: int, seed: int) -> Callable[[], Iterator[Any]]:
@@ -215,13 +215,15 @@ def _verified(pair: Pair, spec: SymmetrySpec) -> float | None:
     return float(report.max_relative_error)
 
 
-def _curve(pair: Pair, states: Any, judged: Examples, size: int, points: int, untied: bool = False) -> BarrierCurve:
+def _curve(
+    pair: Pair, states: tuple[State, State], judged: Examples, size: int, points: int, untied: bool = False
+) -> BarrierCurve:
     from symgraph.cli.data import loss
     from symgraph.match import barrier as measure
 
     with Bar("measuring the line") as bar:
         module, batches = pair.module(untied), judged.batches(size)
-        return measure(module, *states, loss=loss, batches=batches, points=points, progress=bar)
+        return measure(module, states[0], states[1], loss=loss, batches=batches, points=points, progress=bar)
 
 
 def _curves_json(curves: dict[str, BarrierCurve]) -> dict[str, Any]:

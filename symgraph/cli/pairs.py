@@ -32,8 +32,7 @@ class Pair:
 
     def wide(self) -> tuple[State, State]:
         """The states with at least float32: half precision has too few bits to compute in."""
-        first, second = ({name: _widened(value) for name, value in state.items()} for state in self.states)
-        return first, second
+        return _widened(self.states[0]), _widened(self.states[1])
 
     def module(self, untied: bool = False) -> nn.Module:
         """The module in at least float32 and, if so asked, with tied parameters apart."""
@@ -97,8 +96,11 @@ def _tied(state: State, lazy: object, source: Source) -> State:
     return result
 
 
-def _widened(value: Tensor) -> Tensor:
-    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+def _widened(state: State) -> State:
+    """Half precision as float32; tied names keep sharing one tensor."""
+    halves = {id(value): value for value in state.values() if value.dtype in (torch.float16, torch.bfloat16)}
+    wide = {key: value.float() for key, value in halves.items()}
+    return {name: wide.get(id(value), value) for name, value in state.items()}
 
 
 def _set_apart(module: nn.Module, name: str) -> None:

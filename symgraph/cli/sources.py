@@ -46,10 +46,13 @@ class Source:
             return discover(graph, untie=untie, strict=strict)
 
     def state(self) -> dict[str, Tensor]:
-        """The state dict; ModelError where the reference has no weights."""
+        """The state dict, with one tensor under all names of a tie; ModelError where the reference has no weights."""
         if not self.loaded.has_weights:
             raise ModelError(f"{self.reference} has no weights: give a checkpoint directory or a factory that has them")
-        return {name: value.detach() for name, value in self.loaded.module.state_dict().items()}
+        state = {name: value.detach() for name, value in self.loaded.module.state_dict().items()}
+        for first, others in self.graph.aliases.items():
+            state.update({name: state[first] for name in others if name in state and first in state})
+        return state
 
 
 def resolve(reference: str, weights: bool | None = None) -> Source:
