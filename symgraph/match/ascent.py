@@ -52,14 +52,23 @@ class Ascent:
         numbers = range(len(self.a)) if chosen is None else chosen
         return sum(float((self.a[number] - self.b[number]).square().sum()) for number in numbers)
 
+    @property
+    def perfect(self) -> bool:
+        """Whether nothing is left to gain."""
+        return self.distance() < FLOOR * self.bound
+
+    @property
+    def bound(self) -> float:
+        """The largest objective that there can be."""
+        return sum(float(a.norm() * b.norm()) for a, b in zip(self.a, self.b, strict=True)) or 1.0
+
     def objective(self) -> float:
         """``sum <A, g B>``."""
         return sum(float((a * b).sum()) for a, b in zip(self.a, self.b, strict=True))
 
     def run(self, order: Sequence[str], sweeps: int, tol: float) -> None:
         """Sweeps in the given order until one gains less than ``tol`` of the squared distance that is left."""
-        bound = sum(float(a.norm() * b.norm()) for a, b in zip(self.a, self.b, strict=True)) or 1.0
-        distance = self.distance()
+        bound, distance = self.bound, self.distance()
         self.history.append(distance)
         for _ in range(sweeps):
             before = distance
@@ -93,8 +102,9 @@ class Ascent:
     def start(self) -> list[str]:
         """Settle all spaces, best anchored first, each from anchored pieces alone; returns the order."""
         active = [name for name in self.freedom if self.pieces.occurrences[name]]
-        settled = {name for name in self.pieces.spaces if name not in active}
-        return self.settle(active, settled)
+        single = [name for name in active if self.pieces.spaces[name].size == 1]  # signs of whole tensors: tried both ways
+        waiting = [name for name in active if name not in single]
+        return [*self.settle(waiting, set(self.pieces.spaces) - set(waiting)), *single]
 
     def settle(self, active: Sequence[str], settled: set[str]) -> list[str]:
         """See :meth:`start`; spaces that are not active count as settled. Dependent spaces follow theirs."""

@@ -58,7 +58,7 @@ def named(name: str, orthogonal: bool, size: int) -> Parametrization:
         group = "orthogonal" if orthogonal else "invertible"
         raise MatchError(f"no parametrization {name!r} of {group} matrices: choose {', '.join(table)}")
     if size == 1 and name != "direct":
-        return PHASE if orthogonal else RADIUS
+        return PHASE if orthogonal or name == "cayley" else RADIUS
     return table[name]
 
 

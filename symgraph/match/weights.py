@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from symgraph.algebra.elements import Element
+from symgraph.algebra.elements import Element, compose
 from symgraph.match.ascent import Ascent, random_element
 from symgraph.match.assignment import monomial
 from symgraph.match.pieces import Pieces
@@ -45,7 +45,8 @@ def match_weights(
     """Match balanced canonical ``b`` to ``a``."""
     pieces, first = Pieces.of(spec, a)
     _, second = Pieces.of(spec, b)
-    best = _flipped(_anchored(pieces, first, second, selection, sweeps, tol), second, sweeps, tol)
+    best = _anchored(pieces, first, second, selection, sweeps, tol)
+    best = _flipped(best, second, selection, sweeps, tol)
     for number in range(restarts):
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
         other = _restart(pieces, first, second, selection, sweeps, tol, generator)
@@ -54,8 +55,18 @@ def match_weights(
     return WeightMatch(Transform(spec, (Stage(best.elements),)), best.objective(), tuple(best.history))
 
 
-def _anchored(pieces: Pieces, a: list[Tensor], b: list[Tensor], selection: Selection, sweeps: int, tol: float) -> Ascent:
+def _anchored(
+    pieces: Pieces,
+    a: list[Tensor],
+    b: list[Tensor],
+    selection: Selection,
+    sweeps: int,
+    tol: float,
+    first: dict[str, Element] | None = None,
+) -> Ascent:
+    """From the anchored start, after ``first`` has moved ``b``."""
     ascent = Ascent(pieces, a, list(b), selection.spaces)
+    ascent.move(first or {})
     ascent.run(ascent.start(), sweeps, tol)
     return ascent
 
@@ -73,19 +84,19 @@ def _restart(
     return ascent
 
 
-def _flipped(best: Ascent, b: list[Tensor], sweeps: int, tol: float) -> Ascent:
+def _flipped(best: Ascent, b: list[Tensor], selection: Selection, sweeps: int, tol: float) -> Ascent:
     """Try the other sign of every whole-tensor scale, with all else following."""
-    for name, freedom in best.freedom.items():
+    for name, freedom in selection.spaces.items():
         space = best.pieces.spaces[name]
-        if space.size > 1 or space.per or not freedom.signs or not best.pieces.occurrences[name]:
+        if space.size > 1 or space.per or not best.pieces.occurrences[name] or best.perfect:
             continue
         for sign in freedom.signs:
-            other = Ascent(best.pieces, best.a, list(best.b), best.freedom, dict(best.elements), list(best.history))
-            other.move({name: _minus(space, sign)})
-            rest = [one for one in best.freedom if one != name and best.pieces.occurrences[one]]
-            other.run(rest, sweeps, tol)
+            flip = {name: _minus(space, sign)}
+            before = {one: best.elements[one] for one in (name,) if one in best.elements}
+            first = compose(flip, before, best.pieces.spaces)
+            other = _anchored(best.pieces, best.a, b, selection, sweeps, tol, first)
             if other.distance() < best.distance() * (1 - 1e-6):
-                best = Ascent(best.pieces, best.a, other.b, best.freedom, other.elements, [*best.history, other.distance()])
+                best = other
     return best
 
 
