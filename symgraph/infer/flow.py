@@ -85,10 +85,13 @@ class Flow:
         return f"l{self.fresh}"
 
     def frames(self, value: Value, free: dict[IndexSpace, list[tuple[int, int]]]) -> list[Frame]:
-        """All combinations of windows of a tensor's axes, without letters."""
+        """All combinations of windows of a tensor's axes, without letters; none where they cannot be written so."""
         found: list[Frame] = [()]
-        for space in self.typing.types[value]:
-            found = [(*frame, runs) for frame in found for runs in windows(space, self.solution.layout, free)]
+        try:
+            for space in self.typing.types[value]:
+                found = [(*frame, runs) for frame in found for runs in windows(space, self.solution.layout, free)]
+        except BrokenError:  # a summand that is no window of whole factors
+            return []
         return found
 
     def named(self, frame: Frame, skip: frozenset[tuple[int, int]] = frozenset()) -> Frame:
