@@ -8,13 +8,14 @@ so the identity is always feasible and no step can lose. Three ingredients make 
   cyclic diagonal of the profit matrix. Dependent spaces of dependent spaces recurse by themselves.
 * The first sweep uses *anchored* evidence only: pieces whose other spaces are all settled. An embedding, with a pinned
   vocabulary, settles the stream; the stream settles keys and values; these the queries.
-* Signs of whole tensors are tried both ways at the end.
+* Signs of whole tensors are decided together with the first space that meets them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import torch
 from torch import Generator, Tensor
@@ -29,6 +30,7 @@ from symgraph.spec.model import Space
 
 SLACK = 1e-12  # a step may lose this much of the norm of what it moves, by rounding
 INNER_SWEEPS = 3  # over the dependent spaces, for every pairing of the outer indices
+MOST_SIGNS = 5  # of whole tensors, that are tried in all combinations
 FLOOR = 1e-26  # of the squared norm: nothing is left to gain
 
 
@@ -46,6 +48,7 @@ class Ascent:
     elements: dict[str, Element] = field(default_factory=dict)
     history: list[float] = field(default_factory=list)
     complete: bool = True  # whether :meth:`settle` had all pieces for every space
+    unknown: list[str] = field(default_factory=list)  # spaces that sign whole tensors, not decided yet
 
     def distance(self, chosen: Iterable[int] | None = None) -> float:
         """``sum |A - g B|^2`` over the chosen pieces."""
@@ -102,7 +105,8 @@ class Ascent:
     def start(self) -> list[str]:
         """Settle all spaces, best anchored first, each from anchored pieces alone; returns the order."""
         active = [name for name in self.freedom if self.pieces.occurrences[name]]
-        single = [name for name in active if self.pieces.spaces[name].size == 1]  # signs of whole tensors: tried both ways
+        single = [name for name in active if self.pieces.spaces[name].size == 1]
+        self.unknown = [name for name in single if name not in self.elements and self.freedom[name].signs]
         waiting = [name for name in active if name not in single]
         return [*self.settle(waiting, set(self.pieces.spaces) - set(waiting)), *single]
 
@@ -118,11 +122,30 @@ class Ascent:
             touched = self.pieces.touching(name)
             chosen = [k for k in touched if anchored(self.pieces.shapes[k], known, name)] or touched
             self.complete &= len(chosen) == len(touched)
-            self.move(best_response(self, name, chosen))
+            self.decide(name, chosen)
             settled.add(name)
             order.append(name)
             waiting.remove(name)
         return order
+
+    def decide(self, name: str, chosen: Sequence[int]) -> None:
+        """One block, with all choices for the signs of whole tensors that stand on its pieces for the first time."""
+        found = [one for one in self.unknown if any(one in self.pieces.shapes[k].spaces for k in chosen)][:MOST_SIGNS]
+        pieces, a = self.pieces.subset(chosen), [self.a[k] for k in chosen]
+        best: tuple[float, dict[str, Element]] | None = None
+        for signs in product((1.0, -1.0), repeat=len(found)):
+            flips = {one: minus(self.pieces.spaces[one]) for one, sign in zip(found, signs, strict=True) if sign < 0}
+            trial = Ascent(pieces, a, pieces.apply(flips, [self.b[k] for k in chosen]), self.freedom)
+            response = best_response(trial, name, range(len(chosen)))
+            if not found:
+                best = (0.0, response)
+                break
+            trial.move(response)
+            distance = trial.distance()
+            if best is None or distance < best[0]:
+                best = (distance, {**flips, **response})
+        self.move(best[1] if best else {})
+        self.unknown = [one for one in self.unknown if one not in found]
 
     def evidence(self, name: str, settled: set[str]) -> float:
         """Columns of anchored evidence for each index of the space; permutations need a few in all."""
@@ -220,6 +243,12 @@ def _pick(found: Sequence[Element], roll: Tensor, outer: Space, inner: Space) ->
         {name: pick([one.log[name] for one in many]) for name in many[0].log},
         {name: pick([one.sign[name] for one in many]) for name in many[0].sign},
     )
+
+
+def minus(space: Space) -> Element:
+    """The element of a size-one space that turns the sign of everything of odd weight, for its first sign."""
+    sign = next(scale.name for scale in space.scales if scale.kind != "positive")
+    return monomial(space, torch.arange(space.size), {sign: -torch.ones(space.size, dtype=torch.float64)})
 
 
 def random_element(space: Space, freedom: Freedom, spaces: Mapping[str, Space], generator: Generator) -> Element:

@@ -32,7 +32,7 @@ from symgraph.spec.transform import Transform
 RIDGE = 1e-13  # added to Gram matrices, relative to their mean diagonal: directions that no weight uses
 
 
-def balance(spec: SymmetrySpec, state: State, selection: Selection, sweeps: int = 500, tol: float = 1e-11) -> Transform:
+def balance(spec: SymmetrySpec, state: State, selection: Selection, sweeps: int = 500, tol: float = 1e-9) -> Transform:
     """The transform that brings a canonical state to the least norm, over the spaces that take part.
 
     A space is visited again only after one that it shares a piece with has moved by more than ``tol``.

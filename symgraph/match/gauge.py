@@ -1,13 +1,16 @@
 """A representative of every class of shifts: what a shift can set to zero, is zero.
 
-A shift adds ``T v`` to its first target with a fixed map T (it reads no weights), and something that depends on v to the
-others. The representative has ``T^T target = 0``: nothing left of the target that the shift could remove. The condition
-is kept by all linear groups, so two checkpoints that are the same up to symmetry still are after it, without shifts.
+A shift adds ``T v`` to its first target, and something that depends on v to the others. Together the shifts with the same
+first target span a subspace; the representative is orthogonal to it. The condition is kept by all linear groups, so two
+checkpoints that are the same up to symmetry still are after it, without shifts.
 
 A projective shift, by the maps ``I + v 1^T``, brings the vector that it divides to a multiple of the ones with norm one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
 
 import torch
 from torch import Tensor
@@ -36,16 +39,28 @@ def gauge(spec: SymmetrySpec, state: State) -> Transform:
             current.update(dict.fromkeys((tensor.name, *tensor.aliases), value.detach().double()))
     done: list[tuple[str, Tensor]] = []
     for _ in range(ROUNDS):
-        moved = False
-        for shift in sorted(spec.shifts, key=lambda one: one.projective):
-            for value in _projective(shift, current) if shift.projective else _plain(shift, current):
-                changed = _add(shift, value, current)
-                if changed:
+        before = len(done)
+        for group in _by_target(spec.shifts):
+            for shift, value in _joint(group, current):
+                if _add(shift, value, current):
                     done.append((shift.name, value))
-                    moved = True
-        if not moved:
+        for shift in spec.shifts:
+            for value in _projective(shift, current) if shift.projective else []:
+                if _add(shift, value, current):
+                    done.append((shift.name, value))
+        if len(done) == before:
             break
     return Transform(spec, (Stage({}, tuple(done)),) if done else ())
+
+
+def _by_target(found: Sequence[Shift]) -> list[list[Shift]]:
+    """Plain shifts with the same first target together."""
+    groups: dict[str, list[Shift]] = {}
+    for shift in found:
+        first = shift.terms[0]
+        if not shift.projective and first.target.tensor not in {view.tensor for view in first.reads}:
+            groups.setdefault(first.target.tensor, []).append(shift)
+    return list(groups.values())
 
 
 def _add(shift: Shift, value: Tensor, current: Current) -> bool:
@@ -62,22 +77,44 @@ def _add(shift: Shift, value: Tensor, current: Current) -> bool:
     return changed
 
 
-def _plain(shift: Shift, current: Current) -> list[Tensor]:
-    """The value that removes from the first fixed target what it can."""
-    term = next((one for one in shift.terms if not one.reads and not one.target.reciprocal), None)
-    if term is None:
+def _joint(group: Sequence[Shift], current: Current) -> list[tuple[Shift, Tensor]]:
+    """Values for all shifts of a group: what they can remove from their common first target."""
+    target = current[group[0].terms[0].target.tensor]
+    counts = [prod(shift.shape) for shift in group]
+    if len(group) == 1 or sum(counts) * target.numel() > DENSE:
+        alone = [_alone(shift, current) for shift in group]
+        if len(group) > 1 or alone[0] is not None:
+            return [(shift, value) for shift, value in zip(group, alone, strict=True) if value is not None]
+    if sum(counts) * target.numel() > DENSE:
         return []
+    firsts = [shift.model_copy(update={"terms": shift.terms[:1]}) for shift in group]
+    matrix = torch.cat([shifts.columns(shift, current)[0][1] for shift in firsts], 1)
+    found: Tensor = -torch.linalg.lstsq(matrix, target.reshape(-1), driver="gelsd").solution
+    return [(shift, part.reshape(shift.shape)) for shift, part in zip(group, torch.split(found, counts), strict=True)]
+
+
+def _alone(shift: Shift, current: Current) -> Tensor | None:
+    """The value for one shift whose ``T^T T`` is diagonal; None if it is not."""
+    term = shift.terms[0]
     window = shifts.window_of(term.target, current[term.target.tensor])
-    size = float(window.abs().max())
-    pull = torch.func.vjp(lambda v: _window(term, v, current), torch.zeros(shift.shape, dtype=torch.float64))[1]
-    spread = pull(_window(term, torch.ones(shift.shape, dtype=torch.float64), current))[0]
-    value = -pull(window)[0] / spread
-    return [value] if float(value.abs().max()) > TINY * max(size, 1e-300) else []
+    zero = torch.zeros(shift.shape, dtype=torch.float64)
+
+    def add(value: Tensor) -> Tensor:
+        return _window(term, value, current)
+
+    pull = torch.func.vjp(add, zero)[1]
+    gram = pull(add(zero + 1))[0]
+    probe = torch.linspace(0.5, 1.5, zero.numel(), dtype=torch.float64).reshape(shift.shape)
+    if not torch.allclose(pull(add(probe))[0], gram * probe, rtol=1e-9):
+        return None
+    value: Tensor = -pull(window)[0] / torch.where(gram > 0, gram, 1.0)
+    return value
 
 
 def _window(term: ShiftTerm, value: Tensor, current: Current) -> Tensor:
     """What the term adds inside of its target's window."""
-    amount: Tensor = torch.einsum(term.equation, value) * term.coefficient
+    reads = [shifts.window_of(view, current[view.tensor]) for view in term.reads]
+    amount: Tensor = torch.einsum(term.equation, value, *reads) * term.coefficient
     return amount.expand([stop - start for start, stop in term.target.window])
 
 
@@ -102,7 +139,7 @@ def _projective(shift: Shift, current: Current) -> list[Tensor]:
 
 def _least_squares(shift: Shift, terms: list[ShiftTerm], current: Current) -> Tensor | None:
     """The value with sum zero that makes the targets of ``terms`` least, to first order (exact for sum zero)."""
-    count = int(torch.tensor(shift.shape).prod())
+    count = prod(shift.shape)
     if not terms or sum(current[term.target.tensor].numel() for term in terms) * count > DENSE:
         return None
     columns = shifts.columns(shift.model_copy(update={"terms": tuple(terms)}), current)

@@ -12,11 +12,10 @@ import torch
 from torch import Tensor
 
 from symgraph.algebra.elements import Element, compose
-from symgraph.match.ascent import Ascent, random_element
-from symgraph.match.assignment import monomial
+from symgraph.match.ascent import Ascent, minus, random_element
 from symgraph.match.pieces import Pieces
 from symgraph.match.selection import Selection
-from symgraph.spec.model import Space, SymmetrySpec
+from symgraph.spec.model import SymmetrySpec
 from symgraph.spec.stages import Stage
 from symgraph.spec.state import State
 from symgraph.spec.transform import Transform
@@ -85,21 +84,16 @@ def _restart(
 
 
 def _flipped(best: Ascent, b: list[Tensor], selection: Selection, sweeps: int, tol: float) -> Ascent:
-    """Try the other sign of every whole-tensor scale, with all else following."""
+    """Try the other sign of whole tensors, with all else following: beside matrices, which follow a sign, it stays hidden."""
     for name, freedom in selection.spaces.items():
-        space = best.pieces.spaces[name]
-        if space.size > 1 or space.per or not best.pieces.occurrences[name] or best.perfect:
+        space, pieces = best.pieces.spaces[name], best.pieces
+        if space.size > 1 or not freedom.signs or best.perfect:
             continue
-        for sign in freedom.signs:
-            flip = {name: _minus(space, sign)}
-            before = {one: best.elements[one] for one in (name,) if one in best.elements}
-            first = compose(flip, before, best.pieces.spaces)
-            other = _anchored(best.pieces, best.a, b, selection, sweeps, tol, first)
+        beside = {other for k in pieces.touching(name) for other in pieces.shapes[k].spaces if other in selection.spaces}
+        if any(selection.spaces[other].matrix for other in beside):
+            before = {name: best.elements[name]} if name in best.elements else {}
+            first = compose({name: minus(space)}, before, pieces.spaces)
+            other = _anchored(pieces, best.a, b, selection, sweeps, tol, first)
             if other.distance() < best.distance() * (1 - 1e-6):
                 best = other
     return best
-
-
-def _minus(space: Space, sign: str) -> Element:
-    still = torch.arange(space.size)
-    return monomial(space, still, {sign: -torch.ones(space.size, dtype=torch.float64)})
