@@ -13,6 +13,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from symgraph.rules.examples import Draw, Example, example
 from symgraph.rules.registry import composite
 
 
@@ -38,7 +39,10 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return x if bias is None else x + bias
 
 
-@composite("aten.layer_norm")
+@composite("aten.layer_norm", examples=lambda draw: [
+    example(draw(3, 5), [5], draw(5), draw(5)), example(draw(3, 5, 7), [5, 7], draw(5, 7)),
+    example(draw(3, 5), [5], None, None, 0.1),
+])
 def layer_norm(
     x: Tensor, shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
     cudnn_enable: bool = True,
@@ -47,7 +51,9 @@ def layer_norm(
     return _affine(_standardize(x, [-1 - axis for axis in range(len(shape))], eps), weight, bias)
 
 
-@composite("aten.rms_norm")
+@composite("aten.rms_norm", examples=lambda draw: [
+    example(draw(3, 5), [5], draw(5)), example(draw(3, 5), [5], draw(5), 0.1), example(draw(3, 5, 7), [5, 7]),
+])
 def rms_norm(x: Tensor, shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """Root mean square over the last axes."""
     dims = [-1 - axis for axis in range(len(shape))]
@@ -59,7 +65,11 @@ def _channel(x: Tensor, value: Tensor | None) -> Tensor | None:
     return None if value is None else value.reshape([1, -1] + [1] * (x.dim() - 2))
 
 
-@composite("aten.batch_norm")
+@composite("aten.batch_norm", examples=lambda draw: [
+    example(draw(3, 5, 7), draw(5), draw(5), draw(5), draw.positive(5), False, 0.1, 1e-5, False),
+    example(draw(3, 5, 7), draw(5), draw(5), None, None, True, 0.1, 1e-5, False),
+    example(draw(7, 5), None, None, draw(5), draw.positive(5), True, 0.1, 1e-5, False),
+])
 def batch_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor | None, var: Tensor | None, training: bool,
     momentum: float, eps: float, cudnn_enabled: bool,
@@ -72,7 +82,9 @@ def batch_norm(
     return _affine(centred * root.reshape([1, -1] + [1] * (x.dim() - 2)), _channel(x, weight), _channel(x, bias))
 
 
-@composite("aten._native_batch_norm_legit_no_training")
+@composite("aten._native_batch_norm_legit_no_training", examples=lambda draw: [
+    example(draw(3, 5, 7), draw(5), draw(5), draw(5), draw.positive(5), 0.1, 1e-5),
+])
 def native_batch_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor]:
@@ -80,7 +92,9 @@ def native_batch_norm(
     return (batch_norm(x, weight, bias, mean, var, False, momentum, eps, False),)
 
 
-@composite("aten.group_norm")
+@composite("aten.group_norm", examples=lambda draw: [
+    example(draw(2, 15, 7), 3, draw(15), draw(15)), example(draw(2, 15, 7, 3), 5), example(draw(2, 15), 5, draw(15), draw(15)),
+])
 def group_norm(
     x: Tensor, groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5,
     cudnn_enabled: bool = True,
@@ -91,7 +105,18 @@ def group_norm(
     return _affine(whole, _channel(x, weight), _channel(x, bias))
 
 
-@composite("aten.scaled_dot_product_attention")
+def _attentions(draw: Draw) -> list[Example]:
+    q, k, v = draw(2, 3, 5, 7), draw(2, 3, 11, 7), draw(2, 3, 11, 13)
+    mask = draw.mask(5, 11)
+    mask[:, 0] = True
+    grouped = example(draw(2, 6, 5, 7), draw(2, 3, 11, 7), draw(2, 3, 11, 7), enable_gqa=True)
+    return [
+        example(q, k, v), example(q, k, v, draw(5, 11)), example(q, k, v, mask, 0.0, False, scale=0.3), grouped,
+        example(q, k, v, None, 0.0, True),
+    ]  # fmt: skip
+
+
+@composite("aten.scaled_dot_product_attention", examples=_attentions)
 def attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, dropout_p: float = 0.0, is_causal: bool = False, *,
     scale: float | None = None, enable_gqa: bool = False,
@@ -106,17 +131,25 @@ def attention(
         scores = scores.masked_fill(hidden, float("-inf"))
     if mask is not None:
         scores = scores.masked_fill(mask.logical_not(), float("-inf")) if mask.dtype == torch.bool else scores + mask
-    return torch.matmul(torch.softmax(scores, -1), v)
+    weights = torch.softmax(scores, -1)
+    return torch.matmul(torch.dropout(weights, dropout_p, True) if dropout_p else weights, v)
 
 
-@composite("aten.glu")
+@composite("aten.glu", examples=lambda draw: [example(draw(3, 10)), example(draw(10, 3), 0)])
 def glu(x: Tensor, dim: int = -1) -> Tensor:
     """``a * sigmoid(b)`` of the two halves."""
     half = x.shape[dim] // 2
     return x.narrow(dim, 0, half) * torch.sigmoid(x.narrow(dim, half, half))
 
 
-@composite("aten.linalg_vector_norm")
+def _norms(draw: Draw) -> list[Example]:
+    return [
+        example(draw(3, 5)), example(draw(3, 5), 2, [1], True), example(draw(3, 5, 7), 1, [0, 2]),
+        example(draw(3, 5), float("inf"), [1]), example(draw(3, 5), 3, [-1]), example(draw(3, 5), float("-inf"), [0]),
+    ]  # fmt: skip
+
+
+@composite("aten.linalg_vector_norm", examples=_norms)
 def vector_norm(
     x: Tensor, order: float = 2, dim: Sequence[int] | None = None, keepdim: bool = False, *, dtype: None = None
 ) -> Tensor:
@@ -124,44 +157,95 @@ def vector_norm(
     dims = list(range(x.dim())) if dim is None else list(dim)
     if order == 2:
         return sum_of_squares(x, dims, keepdim).sqrt()
-    if order == float("inf"):
-        return x.abs().amax(dims, keepdim)
+    if abs(order) == float("inf"):
+        return x.abs().amax(dims, keepdim) if order > 0 else x.abs().amin(dims, keepdim)
     return x.abs().pow(order).sum(dims, keepdim).pow(1 / order)
 
 
-@composite("aten.var.correction", "aten.var.dim")
+def _variances(draw: Draw) -> list[Example]:
+    return [
+        example(draw(3, 5)), example(draw(3, 5), [1]), example(draw(3, 5, 7), [0, 2], correction=0, keepdim=True),
+        example(draw(3, 5), [1], False, True), example(draw(3, 5), None, correction=2),
+    ]  # fmt: skip
+
+
+def _spread(
+    x: Tensor, dim: Sequence[int] | None, correction: float | bool | None, keepdim: bool, unbiased: bool | None
+) -> tuple[Tensor, Tensor]:
+    """Variance and mean."""
+    dims = list(range(x.dim())) if dim is None or not len(dim) else list(dim)
+    mean = x.mean(dims, keepdim=True)
+    chosen = correction if unbiased is None else unbiased
+    divisor = prod(x.shape[axis] for axis in dims) - (1 if chosen is None else float(chosen))
+    return sum_of_squares(x - mean, dims, keepdim) / divisor, mean if keepdim else x.mean(dims)
+
+
+@composite("aten.var.correction", "aten.var.dim", examples=_variances)
 def variance(
     x: Tensor, dim: Sequence[int] | None = None, correction: float | bool | None = 1, keepdim: bool = False, *,
     unbiased: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """``sum (x - mean)^2 / (n - correction)``."""
-    dims = list(range(x.dim())) if dim is None else list(dim)
-    centred = x - x.mean(dims, keepdim=True)
-    divisor = prod(x.shape[axis] for axis in dims) - (1 if correction is None else float(correction))
-    return sum_of_squares(centred, dims, keepdim) / divisor
+    return _spread(x, dim, correction, keepdim, unbiased)[0]
 
 
-@composite("aten.prelu")
+@composite("aten.std.correction", "aten.std.dim", examples=_variances)
+def deviation(
+    x: Tensor, dim: Sequence[int] | None = None, correction: float | bool | None = 1, keepdim: bool = False, *,
+    unbiased: bool | None = None,
+) -> Tensor:  # fmt: skip
+    """The root of the variance."""
+    return _spread(x, dim, correction, keepdim, unbiased)[0].sqrt()
+
+
+@composite("aten.var_mean.correction", "aten.var_mean.dim", examples=_variances)
+def variance_and_mean(
+    x: Tensor, dim: Sequence[int] | None = None, correction: float | bool | None = 1, keepdim: bool = False, *,
+    unbiased: bool | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Both."""
+    return _spread(x, dim, correction, keepdim, unbiased)
+
+
+@composite("aten.std_mean.correction", "aten.std_mean.dim", examples=_variances)
+def deviation_and_mean(
+    x: Tensor, dim: Sequence[int] | None = None, correction: float | bool | None = 1, keepdim: bool = False, *,
+    unbiased: bool | None = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Root of the variance, and mean."""
+    spread, mean = _spread(x, dim, correction, keepdim, unbiased)
+    return spread.sqrt(), mean
+
+
+@composite("aten.prelu", examples=lambda draw: [
+    example(draw(3, 5), draw(5)), example(draw(3, 5, 7), draw(1)), example(draw(3), draw(1)),
+])  # fmt: skip
 def prelu(x: Tensor, weight: Tensor) -> Tensor:
     """``max(x, 0) + w min(x, 0)``."""
     slope = weight if weight.numel() == 1 or x.dim() < 2 else weight.reshape([1, -1] + [1] * (x.dim() - 2))
     return torch.relu(x) - slope * torch.relu(-x)
 
 
-@composite("aten._weight_norm")
+@composite("aten._weight_norm", examples=lambda draw: [
+    example(draw(3, 5), draw(3, 1)), example(draw(3, 5, 7), draw(1, 1, 7), 2),
+])  # fmt: skip
 def weight_norm(v: Tensor, g: Tensor, dim: int = 0) -> Tensor:
     """``g v / |v|``, the norm over all axes but one."""
     others = [axis for axis in range(v.dim()) if axis != dim % v.dim()]
     return v * (g * torch.rsqrt(sum_of_squares(v, others)))
 
 
-@composite("aten.stack")
+@composite("aten.stack", examples=lambda draw: [
+    example([draw(3, 5), draw(3, 5)]), example([draw(3, 5), draw(3, 5), draw(3, 5)], -1),
+])  # fmt: skip
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """A new axis of size one on each, then concatenated."""
     return torch.cat([tensor.unsqueeze(dim) for tensor in tensors], dim)
 
 
-@composite("aten.addcmul")
+@composite("aten.addcmul", examples=lambda draw: [
+    example(draw(3, 5), draw(3, 5), draw(5)), example(draw(3, 5), draw(3, 5), draw(3, 1), value=2),
+])  # fmt: skip
 def addcmul(x: Tensor, first: Tensor, second: Tensor, *, value: float = 1) -> Tensor:
     """``x + value * first * second``."""
     return x + value * (first * second)

@@ -7,8 +7,7 @@ coordinates.
 
 from __future__ import annotations
 
-from typing import Any
-
+from symgraph.rules.examples import Draw, Example, example
 from symgraph.rules.law import Law, Pattern, Use, pin, term
 from symgraph.rules.registry import Call, Operand, lettered, rule
 
@@ -27,16 +26,18 @@ def _biased(law: Law, bias: Operand | None, pattern: tuple[str, ...]) -> Law:
     return Law(tuple(operands), law.results, (*law.terms, term(bias.index)), law.uses, law.mixes, law.sizes)
 
 
-@rule("aten.linear")
+@rule("aten.linear", examples=lambda draw: [
+    example(draw(2, 3, 5), draw(7, 5), draw(7)), example(draw(3, 5), draw(7, 5)), example(draw(5), draw(7, 5), draw(7)),
+    example(draw(3, 5), draw(5)), example(draw(3, 1), draw(7, 1), bias=draw(7)),
+])  # fmt: skip
 def linear(call: Call) -> Law:
     """``x[.., k], w[n, k], c[n] -> y[.., n]``."""
     x, w = call.args[0], call.args[1]
-    batch = lettered(x.shape[:-1])
+    batch, outputs = lettered(x.shape[:-1]), sized(("n",)[: w.rank - 1], w.shape[:-1])
     bias = call.get(2, "bias")
     blank: list[Pattern | None] = [None] * len(call.operands)
     blank[x.index], blank[w.index] = (*batch, *sized(("k",), x.shape[-1:])), sized(("n", "k")[2 - w.rank :], w.shape)
-    result = (*batch, *sized(("n",), w.shape[:-1]))
-    law = Law(tuple(blank), (result,), (term(x.index, w.index),))
+    law = Law(tuple(blank), ((*batch, *outputs),), (term(x.index, w.index),))
     return _biased(law, bias if isinstance(bias, Operand) else None, ("n",))
 
 
@@ -50,7 +51,7 @@ def _matrix_law(call: Call, left: Operand, right: Operand) -> Law:
         count = max(0, operand.rank - 2)
         return sized(tuple(names[len(names) - count :]), operand.shape[:count])
 
-    rows = sized(("m",), left.shape[-2:-1])
+    rows = sized(("m",), left.shape[-2:-1]) if left.rank > 1 else ()
     columns = sized(("n",), right.shape[-1:]) if right.rank > 1 else ()
     blank: list[Pattern | None] = [None] * len(call.operands)
     blank[left.index] = (*batch(left), *rows, *sized(("k",), left.shape[-1:]))
@@ -59,26 +60,61 @@ def _matrix_law(call: Call, left: Operand, right: Operand) -> Law:
     return Law(tuple(blank), (result,), (term(left.index, right.index),))
 
 
-@rule("aten.matmul", "aten.mm", "aten.bmm", "aten.mv", "aten.dot")
+def _products(draw: Draw) -> list[Example]:
+    x = draw(3, 5)
+    return [
+        example(draw(3, 5), draw(5, 7)), example(draw(3, 5, 7), draw(3, 7, 11)), example(draw(3, 5), draw(5)),
+        example(draw(5), draw(5)), example(draw(3, 1, 5, 7), draw(11, 7, 13)), example(draw(5), draw(3, 5, 7)),
+        example(x, x.mT), example(x, draw(5, 1)),
+    ]  # fmt: skip
+
+
+@rule("aten.matmul", "aten.mm.default", "aten.bmm.default", "aten.mv", "aten.dot", "aten.vdot", "aten.linalg_matmul",
+      examples=_products)  # fmt: skip
 def matmul(call: Call) -> Law:
     """``x[.., m, k] w[.., k, n] -> y[.., m, n]``."""
     return _matrix_law(call, call.args[0], call.args[1])
 
 
-@rule("aten.addmm", "aten.baddbmm", "aten.addmv", "aten.addbmm")
-def addmm(call: Call) -> Law | None:
-    """``c[.., n] + x[.., m, k] w[.., k, n]``."""
-    if "addbmm" in str(call.target) and "baddbmm" not in str(call.target):
-        return None
-    bias, left, right = call.args[:3]
-    law = _matrix_law(call, left, right)
-    if call.kwargs.get("beta", 1) == 0:
+def _summand(call: Call, law: Law) -> Law:
+    """The law plus the first operand, broadcast to the result; with ``beta`` zero it is not read."""
+    bias, result = call.args[0], law.results[0] or ()
+    if call.get(3, "beta", 1) == 0:
         return law
-    result = law.results[0] or ()
     operands = list(law.operands)
     aligned = result[len(result) - bias.rank :]
     operands[bias.index] = tuple(() if size == 1 else axis for axis, size in zip(aligned, bias.shape, strict=True))
     return Law(tuple(operands), law.results, (*law.terms, term(bias.index)))
+
+
+@rule("aten.addmm.default", "aten.baddbmm.default", "aten.addmv", examples=lambda draw: [
+    example(draw(7), draw(3, 5), draw(5, 7)), example(draw(3, 7), draw(3, 5), draw(5, 7), beta=2, alpha=3),
+    example(draw(3, 7), draw(3, 5), draw(5, 7), beta=0), example(draw(3, 5, 11), draw(3, 5, 7), draw(3, 7, 11)),
+    example(draw(3), draw(3, 5), draw(5)), example(draw(1, 5, 1), draw(3, 5, 7), draw(3, 7, 11)),
+])  # fmt: skip
+def addmm(call: Call) -> Law:
+    """``c[.., n] + x[.., m, k] w[.., k, n]``."""
+    return _summand(call, _matrix_law(call, call.args[1], call.args[2]))
+
+
+@rule("aten.addbmm", examples=lambda draw: [example(draw(5, 11), draw(3, 5, 7), draw(3, 7, 11))])
+def addbmm(call: Call) -> Law:
+    """``c[m, n] + x[b, m, k] w[b, k, n]``, summed over b as well."""
+    left, right = call.args[1], call.args[2]
+    patterns = (None, sized(("b", "m", "k"), left.shape), sized(("b", "k", "n"), right.shape))
+    return _summand(call, Law(patterns, (sized(("m", "n"), call.shapes[0] or ()),), (term(1, 2),)))
+
+
+@rule("aten.addr", "aten.outer", "aten.ger", examples=lambda draw: [
+    example(draw(3, 5), draw(3), draw(5)), example(draw(3), draw(5)),
+])  # fmt: skip
+def outer(call: Call) -> Law:
+    """``x[m] w[n] -> y[m, n]``, with or without a summand."""
+    patterns = (*(None,) * (len(call.operands) - 2), *(sized((name,), each.shape) for name, each in
+                                                       zip("mn", call.operands[-2:], strict=True)))  # fmt: skip
+    last = len(call.operands)
+    law = Law(patterns, (sized(("m", "n"), call.shapes[0] or ()),), (term(last - 2, last - 1),))
+    return _summand(call, law) if last == 3 else law
 
 
 def _expand_ellipsis(part: str, rank: int, width: int) -> list[str]:
@@ -90,7 +126,18 @@ def _expand_ellipsis(part: str, rank: int, width: int) -> list[str]:
     return [*before, *(f"e{axis}" for axis in range(width - count, width)), *after]
 
 
-@rule("aten.einsum")
+def _equations(draw: Draw) -> list[Example]:
+    x = draw(3, 5, 7)
+    return [
+        example("bhd,hdo->bo", [draw(3, 5, 7), draw(5, 7, 11)]), example("...k,nk->...n", [draw(3, 5, 7), draw(11, 7)]),
+        example("abc,abc->ab", [x, x]), example("bik,bjk->bij", [x, x]), example("ab->b", [draw(3, 5)]),
+        example("ab,ac,ad->bcd", [draw(3, 5), draw(3, 7), draw(3, 11)]), example("i,j", [draw(3), draw(5)]),
+        example("...ik,kj", [draw(3, 5, 7), draw(7, 11)]), example("bs,bs->bs", [draw(3, 5), draw(1, 5)]),
+        example("ii->i", [draw(5, 5)]),
+    ]  # fmt: skip
+
+
+@rule("aten.einsum", examples=_equations)
 def einsum(call: Call) -> Law | None:
     """``einsum("bhd,hdo->bo", x, w)``: the equation is the law. A letter twice on one operand has none here."""
     equation, tensors = call.args[0].replace(" ", ""), call.args[1]
@@ -103,7 +150,8 @@ def einsum(call: Call) -> Law | None:
         return None
     if "->" not in equation:
         everything = [letter for each in names for letter in each]
-        right = "".join(sorted({letter for letter in everything if everything.count(letter) == 1}))
+        right = "..." * ("..." in left)
+        right += "".join(sorted({letter for letter in everything if len(letter) == 1 and everything.count(letter) == 1}))
     shape = call.shapes[0] or ()
     blank: list[Pattern | None] = [None] * len(call.operands)
     for each, tensor in zip(names, tensors, strict=True):
@@ -119,20 +167,16 @@ def _factors(*sizes: tuple[str, int]) -> tuple[str, ...]:
 
 def _convolution(call: Call, groups: int, transposed: bool) -> Law:
     x, w = call.args[0], call.args[1]
-    space = x.rank - 2
     shape = call.shapes[0] or ()
-    inputs, outputs = x.shape[1] // groups, shape[1] // groups
+    first = x.rank - (w.rank - 2) - 1
+    inputs, outputs = x.shape[first] // groups, shape[first] // groups
     g, c, o = ("g", groups), ("c", inputs), ("o", outputs)
-    first, second = ((g, c), (o,)) if transposed else ((g, o), (c,))
-    kernel = tuple(f"k{axis}" for axis in range(space))
+    rows, columns = ((g, c), (o,)) if transposed else ((g, o), (c,))
+    batch = lettered(x.shape[:first], "b")
     blank: list[Pattern | None] = [None] * len(call.operands)
-    blank[x.index] = (
-        *sized(("b",), x.shape[:1]), _factors(g, c), *sized(tuple(f"s{axis}" for axis in range(space)), x.shape[2:])
-    )  # fmt: skip
-    blank[w.index] = (_factors(*first), _factors(*second), *sized(kernel, w.shape[2:]))
-    result = (
-        *sized(("b",), shape[:1]), _factors(g, o), *sized(tuple(f"t{axis}" for axis in range(space)), shape[2:])
-    )  # fmt: skip
+    blank[x.index] = (*batch, _factors(g, c), *lettered(x.shape[first + 1 :], "s"))
+    blank[w.index] = (_factors(*rows), _factors(*columns), *lettered(w.shape[2:], "k"))
+    result = (*batch, _factors(g, o), *lettered(shape[first + 1 :], "t"))
     terms = [term(x.index, w.index)]
     bias = call.get(2, "bias")
     if isinstance(bias, Operand):
@@ -140,26 +184,54 @@ def _convolution(call: Call, groups: int, transposed: bool) -> Law:
         terms.append(term(bias.index))
     present = {axis for pattern in (*blank, result) if pattern for axis in pattern if isinstance(axis, str)}
     uses: list[Use] = []
-    for letter in sorted(present - {"b"}):
+    for letter in sorted(present - set(batch)):
         uses += pin(letter, "position of a convolution")
     return Law(tuple(blank), (result,), tuple(terms), tuple(uses), sizes=(g, c, o))
 
 
-@rule("aten.conv1d", "aten.conv2d", "aten.conv3d")
+def _convolutions(draw: Draw) -> list[Example]:
+    return [
+        example(draw(3, 5, 11), draw(7, 5, 3), draw(7)), example(draw(2, 15, 7), draw(21, 5, 3), draw(21), [1], [1], [1], 3),
+        example(draw(3, 5, 7, 11), draw(7, 5, 3, 1), None, [1, 2], [1, 0]), example(draw(5, 7, 11), draw(3, 5, 3, 3), draw(3)),
+        example(draw(3, 5, 7, 11), draw(5, 1, 3, 3), draw(5), [1, 1], "same", [1, 1], 5), example(draw(3, 5, 7), draw(7, 5, 1)),
+        example(draw(2, 3, 5, 5, 5), draw(7, 3, 3, 3, 3), draw(7)), example(draw(3, 5, 7), draw(7, 5, 3), None, [1], "same"),
+        example(draw(2, 3, 5, 5, 5), draw(7, 3, 3, 3, 3), draw(7), [1, 1, 1], "valid"),
+    ]  # fmt: skip
+
+
+@rule("aten.conv1d", "aten.conv2d", "aten.conv3d", examples=_convolutions)
 def convolution(call: Call) -> Law:
     """``x[b, (g c), s..], w[(g o), c, k..], bias[(g o)] -> y[b, (g o), t..]``; positions are pinned."""
     return _convolution(call, call.get(6, "groups", 1), transposed=False)
 
 
-@rule("aten.conv_transpose1d", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
+@rule("aten.conv_transpose1d", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input", examples=lambda draw: [
+    example(draw(3, 5, 11), draw(5, 7, 3), draw(7)), example(draw(2, 15, 7), draw(15, 7, 3), draw(21), [2], [1], [1], 3),
+    example(draw(3, 5, 7, 11), draw(5, 7, 3, 3), draw(7), [2, 1]), example(draw(2, 3, 5, 5, 5), draw(3, 7, 3, 3, 3)),
+])  # fmt: skip
 def transposed_convolution(call: Call) -> Law:
     """``x[b, (g c), s..], w[(g c), o, k..], bias[(g o)] -> y[b, (g o), t..]``."""
     return _convolution(call, call.get(6, "groups", 1), transposed=True)
 
 
-@rule("aten.convolution")
+@rule("aten.convolution", "aten._convolution.deprecated", examples=lambda draw: [
+    example(draw(3, 5, 11), draw(7, 5, 3), draw(7), [2], [1], [1], False, [0], 1),
+    example(draw(3, 5, 7, 11), draw(5, 7, 3, 3), draw(7), [2, 2], [0, 0], [1, 1], True, [0, 0], 1),
+    example(draw(2, 15, 7), draw(21, 5, 3), None, [1], [1], [1], False, [0], 3),
+    example(draw(3, 5, 11), draw(7, 5, 3), draw(7), [2], [1], [1], False, [0], 1, False, False, False),
+])  # fmt: skip
 def general_convolution(call: Call) -> Law:
     """Either of the two, with its flag."""
     return _convolution(call, call.args[8], transposed=call.args[6])
 
 
+@rule("aten.bilinear", examples=lambda draw: [example(draw(3, 5), draw(3, 7), draw(11, 5, 7), draw(11))])
+def bilinear(call: Call) -> Law:
+    """``x[.., i], z[.., j], w[n, i, j], c[n] -> y[.., n]``."""
+    x, z, w = call.args[:3]
+    batch = lettered(x.shape[:-1])
+    patterns = [(*batch, *sized(("i",), x.shape[-1:])), (*batch, *sized(("j",), z.shape[-1:])), sized(("n", "i", "j"), w.shape)]
+    bias = call.get(3, "bias")
+    law = Law((*patterns, None) if isinstance(bias, Operand) else tuple(patterns), ((*batch, *sized(("n",), w.shape[:1])),),
+              (term(0, 1, 2),))  # fmt: skip
+    return _biased(law, bias if isinstance(bias, Operand) else None, ("n",))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from symgraph.rules.examples import example
 from symgraph.rules.law import Law, Structure, Use, term
-from symgraph.rules.registry import RULES, Call, lettered
+from symgraph.rules.registry import EXAMPLES, RULES, Call, lettered
 
 
 def fixed_operator(x: Any, axis: int, matrices: Tensor, varying: tuple[int, ...]) -> Any:
@@ -30,3 +32,15 @@ def law(call: Call) -> Law:
 
 
 RULES[fixed_operator] = law
+EXAMPLES[fixed_operator] = lambda draw: [
+    example(draw(3, 5), 1, torch.nn.functional.pad(_turns(1), (0, 1, 0, 1)), ()),
+    example(draw(3, 5, 4), 2, _turns(3), (0,)),
+]  # fmt: skip
+
+
+def _turns(count: int) -> Tensor:
+    """Rotations of two planes, [count, 4, 4]."""
+    angles = torch.arange(1, count + 1, dtype=torch.float64)
+    cos, sin = angles.cos(), angles.sin()
+    plane = torch.stack([torch.stack([cos, -sin], -1), torch.stack([sin, cos], -1)], -2)
+    return torch.stack([torch.kron(torch.eye(2, dtype=torch.float64), each) for each in plane])

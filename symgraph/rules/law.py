@@ -180,9 +180,15 @@ class Law:
                 continue
             kept = set(pattern_letters(result))
             for monomial in self.terms:
+                owned = {letter for index, _ in monomial.powers for letter in pattern_letters(self.operands[index] or ())}
+                uniform = owned & kept - _present(monomial, patterns)
                 for letter, structure, reason in _of_term(monomial, patterns, kept):
-                    if structure is not Structure.ONES or letter not in summands:
+                    if structure is not Structure.ONES or letter not in summands or letter in uniform:
                         yield letter, structure, reason
+
+
+def _present(monomial: Term, patterns: tuple[Pattern | None, ...]) -> set[str]:
+    return {letter for index, _ in monomial.powers for letter in pattern_letters(patterns[index] or ())}
 
 
 def _of_term(

@@ -15,7 +15,10 @@ on that axis treats its entries alike.
 
 from __future__ import annotations
 
-from symgraph.rules.indexing import known, read
+import torch
+
+from symgraph.rules.examples import example
+from symgraph.rules.indexing import known, read, written
 from symgraph.rules.law import (
     CONSTANT,
     GENERIC,
@@ -50,7 +53,7 @@ def _blank(call: Call, patterns: dict[int, Pattern]) -> tuple[Pattern | None, ..
     return tuple(patterns.get(operand.index) for operand in call.operands)
 
 
-@rule("aten.topk")
+@rule("aten.topk", examples=lambda draw: [example(draw(3, 7), 3), example(draw(7, 3), 1, 0), example(draw(3, 5, 7), 5, -1)])
 def topk(call: Call) -> Law:
     """``x[n, e] -> values[n, k], i[n, k]``: the largest, positively homogeneous, and where they stand."""
     operand: Operand = call.args[0]
@@ -65,7 +68,7 @@ def topk(call: Call) -> Law:
     return Law((pattern,), (result, result), (Term(((0, POSITIVELY_HOMOGENEOUS),)),), (*uses, *kept), points=points)
 
 
-@rule("aten.argmax", "aten.argmin")
+@rule("aten.argmax", "aten.argmin", examples=lambda draw: [example(draw(3, 7), 1), example(draw(3, 7), -1, True)])
 def argmax(call: Call) -> Law | None:
     """``x[n, e] -> i[n]``: where the largest stands."""
     operand: Operand = call.args[0]
@@ -81,7 +84,9 @@ def argmax(call: Call) -> Law | None:
     return Law((pattern,), (result,), (Term(((0, GENERIC),)),), points=(("index", letter),))
 
 
-@rule("aten.sort", "aten.argsort")
+@rule("aten.sort.default", "aten.sort.stable", "aten.argsort.default", "aten.argsort.stable", examples=lambda draw: [
+    example(draw.integers(3, 7), points={0: "index"}), example(draw.integers(3, 7), stable=True, points={0: "index"}),
+])  # fmt: skip
 def sort(call: Call) -> Law | None:
     """``i[n] -> i'[s], order[s]`` for pointers on one axis; sorting data is ``x[.., n]`` with n pinned."""
     operand: Operand = call.args[0]
@@ -96,10 +101,17 @@ def sort(call: Call) -> Law | None:
     return None
 
 
-@rule("aten.index_put")
+@rule("aten.index_put", "aten.index_put_", examples=lambda draw: [
+    example(torch.zeros(7, dtype=torch.int64), [draw(7).argsort()], torch.arange(7), points={1: "index"}),
+    example(draw(11, 5), [torch.tensor([2, 7, 3])], draw(3, 5)),
+    example(draw(3, 5, 7), [draw.mask(3, 5)], draw(7), constants=(1,)),
+    example(draw(3, 7, 5), [torch.tensor([0, 2, 1]), torch.tensor([6, 2, 1])], draw(3, 5), True),
+])  # fmt: skip
 def inverse_order(call: Call) -> Law | None:
-    """``order[s], arange[s] -> back[n]``: the inverse of a sort. Other writes by index have no law."""
+    """``order[s], arange[s] -> back[n]``: the inverse of a sort; or a write at known places."""
     target, indices, values = call.args[0], call.args[1], call.args[2]
+    if all(each is None or known(each) for each in indices):
+        return written(call)
     if len(indices) != 1 or indices[0] is None or indices[0].points != "index" or target.dtype.is_floating_point:
         return None
     numbers, order = values.value, indices[0]
@@ -109,7 +121,10 @@ def inverse_order(call: Call) -> Law | None:
     return Law(_blank(call, patterns), ((order.pointed,),), (Term(((order.index, GENERIC),)),), points=(("index", "s"),))
 
 
-@rule("aten.histc", "aten.bincount")
+@rule("aten.histc", "aten.bincount", examples=lambda draw: [
+    example(draw.integers(5, 11).double(), 5, 0, 4, points={0: "index"}),
+    example(draw.integers(5, 11), None, 5, points={0: "index"}),
+])  # fmt: skip
 def counts(call: Call) -> Law | None:
     """``i[s] -> c[e]``: how many entries point to every index of e."""
     operand: Operand = call.args[0]
@@ -121,7 +136,7 @@ def counts(call: Call) -> Law | None:
                sizes=((operand.pointed, shape[0]),))  # fmt: skip
 
 
-@rule("aten.cumsum")
+@rule("aten.cumsum", examples=lambda draw: [example(draw(3, 5, 7), 1), example(draw(3, 5), -1)])
 def cumsum(call: Call) -> Law:
     """Counts summed up are the ends of groups; anything else is a fixed operator along the axis."""
     operand: Operand = call.args[0]
@@ -135,7 +150,10 @@ def cumsum(call: Call) -> Law:
     return Law((pattern,), (pattern,), (term(0),), uses, mixes=letters)
 
 
-@rule("transformers.grouped_mm_fallback.default", "aten._grouped_mm")
+@rule("transformers.grouped_mm_fallback.default", "aten._grouped_mm", examples=lambda draw: [
+    example(draw(11, 5), draw(3, 5, 7), torch.tensor([2, 7, 11], dtype=torch.int32)),
+    example(draw(11, 5), draw(3, 5, 7), torch.tensor([2, 7, 11], dtype=torch.int32), points={2: "ends"}),
+])  # fmt: skip
 def grouped_product(call: Call) -> Law:
     """``x[s, d], w[e, d, f], ends[e] -> y[s, f]``: every row with the matrix of its group."""
     x, weight, ends = call.args[:3]
@@ -171,21 +189,30 @@ def by_pointer(call: Call, source: Operand, axis: int, index: Operand) -> Law:
         follows = index.points == "index"
         uses = (_coordinates(letter, "read by index"),) if follows else pin(letter, "read by index")
     positions = lettered(index.shape, "i")
+    uses += tuple(_coordinates(each, "read by index") for each in positions if isinstance(each, str))
     result = (*pattern[:axis], *positions, *pattern[axis + 1 :])
     patterns: dict[int, Pattern] = {source.index: tuple(pattern), index.index: positions}
-    implies = tuple((each, letter) for each in positions if isinstance(each, str) and len(positions) == 1) if uses else ()
+    read_along = source.shape[axis] > 1
+    implies = tuple((each, letter) for each in positions if isinstance(each, str) and len(positions) == 1) if read_along else ()
     sizes = ((letter, source.shape[axis]),)
     return Law(_blank(call, patterns), (result,), (term(source.index),), uses, sizes=sizes, implies=implies)
 
 
-@rule("aten.index.Tensor")
+@rule("aten.index.Tensor", examples=lambda draw: [
+    example(draw(3, 5, 7), [None, draw.integers(5, 11)]), example(draw(3, 5, 7), [draw.integers(3, 2), draw.integers(5, 2)]),
+    example(draw(3, 5, 7), [None, draw.integers(5, 11)], points={1: "index"}),
+    example(draw(3, 5, 7), [draw.mask(3, 5)], constants=(1,)),
+])  # fmt: skip
 def index(call: Call) -> Law | None:
     """``x[a, v, b]`` at integer tensors on some axes; they are broadcast together."""
     source, indices = call.args[0], call.args[1]
     axes = [axis for axis, each in enumerate(indices) if each is not None]
     used = [indices[axis] for axis in axes]
-    if any(str(each.dtype) == "torch.bool" or each.dtype.is_floating_point for each in used):
+    if any(each.dtype.is_floating_point for each in used):
         return None
+    if any(each.dtype == torch.bool for each in used):
+        masked = len(used) == 1 and known(used[0])
+        return read(call, source, set(range(axes[0], axes[0] + used[0].rank)), axes[0], 1) if masked else None
     if len(used) == 1 and not known(used[0]):
         return by_pointer(call, source, axes[0], used[0])
     if any(not known(each) for each in used) or axes != list(range(axes[0], axes[0] + len(axes))):
@@ -193,7 +220,10 @@ def index(call: Call) -> Law | None:
     return read(call, source, set(axes), axes[0], max(each.rank for each in used))
 
 
-@rule("aten.gather")
+@rule("aten.gather", examples=lambda draw: [
+    example(draw(3, 5), 1, draw.integers(5, 3, 7)), example(draw(3, 5), 1, draw.integers(5, 3, 7), points={1: "index"}),
+    example(draw(5, 3), 0, draw.integers(5, 7, 2)),
+])  # fmt: skip
 def gather(call: Call) -> Law:
     """``x[n, e], i[n, k] -> y[n, k]`` along one axis; the other axes keep their index."""
     source, index_ = call.args[0], call.args[2]
@@ -221,7 +251,11 @@ def gather(call: Call) -> Law:
                sizes=((letter, source.shape[axis]),))  # fmt: skip
 
 
-@rule("aten.scatter.value", "aten.scatter.src")
+@rule("aten.scatter.value", "aten.scatter.src", examples=lambda draw: [
+    example(draw(3, 7), 1, draw.integers(7, 3, 2), 0), example(draw(3, 7), 1, draw.integers(7, 3, 2), 0.7),
+    example(draw(3, 7), 1, draw(3, 7).argsort(1)[:, :5], draw(3, 5)),
+    example(draw(3, 7), 1, draw.integers(7, 3, 2), 0.7, points={1: "index"}),
+])  # fmt: skip
 def scatter(call: Call) -> Law | None:
     """``x[n, e], i[n, k], value -> y[n, e]``: entries at pointers are replaced."""
     target, index_, source = call.args[0], call.args[2], call.args[3]

@@ -1,23 +1,24 @@
-"""Operators that only rearrange: views, permutations, slices, concatenations.
+"""Operators that only rearrange: views, permutations, repetitions, flips.
 
-They state which axes are products and direct sums of which others; what is learned about one name holds for all.
+They state which axes are products of which others; what is learned about one name holds for all.
 
     view      x[(h d)] -> y[h, d]           a product is split
-    cat       x[a], y[b] -> z[a + b]        a direct sum is made
-    slice     x[a + b + c] -> y[b]          a direct sum is split
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
 
-from symgraph.rules.elementwise import addend
-from symgraph.rules.law import Axis, Cat, Law, Pattern, Use, pin, term
-from symgraph.rules.registry import Call, lettered, rule
+import torch
+
+from symgraph.rules.examples import Draw, Example, example
+from symgraph.rules.law import Axis, Law, Pattern, pin, term
+from symgraph.rules.registry import Call, blank, lettered, rule
+from symgraph.rules.summands import pinned_axis
 
 
 def regroup(source: tuple[int, ...], target: tuple[int, ...]) -> tuple[Pattern, Pattern, dict[str, int], list[str]]:
-    """Patterns of a row-major reshape, by walking both shapes from the left and splitting the longer axis.
+    """Patterns of a row-major reshape: the shapes fall into shortest runs of axes with equal products; see :func:`_refine`.
 
     Returns the two patterns, the letters' sizes, and the letters whose axes share no common refinement (pinned).
 
@@ -26,56 +27,110 @@ def regroup(source: tuple[int, ...], target: tuple[int, ...]) -> tuple[Pattern, 
     """
     sizes: dict[str, int] = {}
     bad: list[str] = []
-    groups: tuple[list[list[str]], list[list[str]]] = ([[] for _ in source], [[] for _ in target])
+    if 0 in (*source, *target):
+        return _unrelated(source, target, sizes, bad)
+    patterns: tuple[list[Axis], list[Axis]] = ([], [])
+    for left, right in _runs(source, target):
+        for whole, part in zip(patterns, _refine(left, right, sizes, bad), strict=True):
+            whole += part
+    return tuple(patterns[0]), tuple(patterns[1]), sizes, bad
+
+
+def _runs(source: tuple[int, ...], target: tuple[int, ...]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Shortest runs of axes of both shapes with equal products; axes of size one at the end belong to the last."""
     i = j = 0
-    left, right = (source[0] if source else 1), (target[0] if target else 1)
-    while i < len(source) and j < len(target):
-        if left == 1 or right == 1:
-            step = 1
-        elif left % right == 0 or right % left == 0:
-            step = min(left, right)
-        else:
-            return _incommensurable(source, target)
+    while i < len(source) or j < len(target):
+        first, second, left, right = i, j, 1, 1
+        while left != right or left == 1:
+            if i < len(source) and (left <= right or j == len(target)):
+                left, i = left * source[i], i + 1
+            elif j < len(target):
+                right, j = right * target[j], j + 1
+            else:
+                break
+        yield source[first:i], target[second:j]
+
+
+def _refine(
+    source: tuple[int, ...], target: tuple[int, ...], sizes: dict[str, int], bad: list[str]
+) -> tuple[Pattern, Pattern]:
+    """Walk both from the left and split the longer axis; pinned, each on its own, where neither length divides the other."""
+    found: dict[str, int] = {}
+    groups: tuple[list[list[str]], list[list[str]]] = ([[] for _ in source], [[] for _ in target])
+    remaining = [list(source), list(target)]
+    position = [0, 0]
+    while position[0] < len(source) and position[1] < len(target):
+        left, right = remaining[0][position[0]], remaining[1][position[1]]
+        step = min(left, right)
+        if max(left, right) % step:
+            return _unrelated(source, target, sizes, bad)[:2]
         if step > 1:
-            letter = f"v{len(sizes)}"
-            sizes[letter] = step
-            groups[0][i].append(letter)
-            groups[1][j].append(letter)
-        left, right = left // step, right // step
-        if left == 1:
-            i += 1
-            left = source[i] if i < len(source) else 1
-        if right == 1:
-            j += 1
-            right = target[j] if j < len(target) else 1
-    return _pattern(groups[0]), _pattern(groups[1]), sizes, bad
+            letter = f"v{len(sizes) + len(found)}"
+            found[letter] = step
+        for side in (0, 1):
+            if step > 1:
+                groups[side][position[side]].append(letter)
+            remaining[side][position[side]] //= step
+            position[side] += remaining[side][position[side]] == 1
+    sizes.update(found)
+    return _pattern(groups[0]), _pattern(groups[1])
 
 
 def _pattern(groups: list[list[str]]) -> Pattern:
     return tuple(group[0] if len(group) == 1 else tuple(group) for group in groups)
 
 
-def _incommensurable(
-    source: tuple[int, ...], target: tuple[int, ...]
+def _unrelated(
+    source: tuple[int, ...], target: tuple[int, ...], sizes: dict[str, int], bad: list[str]
 ) -> tuple[Pattern, Pattern, dict[str, int], list[str]]:
     """No common refinement: every axis on its own, pinned."""
-    first, second = lettered(source, "s"), lettered(target, "t")
-    sizes = {f"{name}{axis}": size for name, shape in (("s", source), ("t", target))
-             for axis, size in enumerate(shape) if size > 1}  # fmt: skip
-    return first, second, sizes, list(sizes)
+    patterns: list[Pattern] = []
+    for shape in (source, target):
+        pattern: list[Axis] = []
+        for size in shape:
+            letter = f"v{len(sizes)}"
+            pattern.append(letter if size != 1 else ())
+            if size != 1:
+                sizes[letter] = size
+                bad.append(letter)
+        patterns.append(tuple(pattern))
+    return patterns[0], patterns[1], sizes, bad
 
 
-def _blank(call: Call, patterns: dict[int, Pattern]) -> tuple[Pattern | None, ...]:
-    return tuple(patterns.get(operand.index) for operand in call.operands)
+def _views(draw: Draw) -> list[Example]:
+    return [
+        example(draw(3, 35), [3, 5, 7]), example(draw(3, 5, 7), [15, 7]), example(draw(15, 7), [3, 35]),
+        example(draw(3, 6, 35), [3, 15, 14]), example(draw(3, 5, 1), [3, 1, 5]), example(draw(3, 5, 7), 1, 2),
+        example(draw(3, 35), 1, [5, 7]), example(draw(3, 35), draw(15, 7)), example(draw(3, 1, 5)), example(draw(3, 1, 5), 1),
+        example(draw(3, 1, 5, 1), [1, 3]), example(draw(3, 35), [3, 5, 7], [35, 7, 1]),
+    ]  # fmt: skip
 
 
-@rule("aten.view", "aten.reshape", "aten._unsafe_view", "aten.flatten", "aten.unflatten", "aten.view_as",
-      "aten.reshape_as", "aten._reshape_alias", "aten.squeeze", "aten.unsqueeze")  # fmt: skip
-def view(call: Call) -> Law:
+@rule("aten.view.default", "aten.reshape", "aten._unsafe_view", "aten.flatten", "aten.unflatten.int", "aten.view_as",
+      "aten.reshape_as", "aten._reshape_alias", "aten.squeeze", "aten.squeeze_", "aten.unsqueeze", "aten.unsqueeze_",
+      "aten.ravel", "aten.atleast_1d", "aten.view_copy.default", "aten.squeeze_copy", "aten.unsqueeze_copy",
+      examples=_views)  # fmt: skip
+def view(call: Call) -> Law | None:
     """``x[(h d)] -> y[h, d]`` and back, row-major."""
+    if not call.shapes or not isinstance(call.shapes[0], tuple) or call.dtypes[:1] != (call.operands[0].dtype,):
+        return None
     source, target, sizes, bad = regroup(call.operands[0].shape, call.shapes[0] or ())
     uses = [use for letter in bad for use in pin(letter, "a view that splits no factor")]
-    return Law(_blank(call, {0: source}), (target,), (term(0),), tuple(uses), sizes=tuple(sizes.items()))
+    return Law(blank(call, {0: source}), (target,), (term(0),), tuple(uses), sizes=tuple(sizes.items()))
+
+
+@rule("aten.view_as_real", "aten.view_as_real_copy", examples=lambda draw: [example(torch.complex(draw(3, 5), draw(3, 5)))])
+def real_view(call: Call) -> Law:
+    """``z[a] -> x[a, 2]``: real and imaginary part; only real numbers multiply both alike."""
+    pattern = lettered(call.operands[0].shape)
+    return Law((pattern,), ((*pattern, "c"),), (term(0),), pin("c", "real and imaginary part"))
+
+
+@rule("aten.view_as_complex", "aten.view_as_complex_copy", examples=lambda draw: [example(draw(3, 5, 2))])
+def complex_view(call: Call) -> Law:
+    """``x[a, 2] -> z[a]``."""
+    pattern = lettered(call.operands[0].shape[:-1])
+    return Law(((*pattern, "c"),), (pattern,), (term(0),), pin("c", "real and imaginary part"))
 
 
 def _permuted(call: Call, order: list[int]) -> Law:
@@ -83,14 +138,19 @@ def _permuted(call: Call, order: list[int]) -> Law:
     return Law((pattern,), (tuple(pattern[axis] for axis in order),), (term(0),))
 
 
-@rule("aten.permute")
+@rule("aten.permute", "aten.permute_copy", examples=lambda draw: [
+    example(draw(3, 5, 7), [2, 0, 1]), example(draw(3, 5), [-1, 0]),
+])  # fmt: skip
 def permute(call: Call) -> Law:
     """``x[a, b, c] -> y[c, a, b]``."""
     rank = call.operands[0].rank
     return _permuted(call, [axis % rank for axis in call.args[1]])
 
 
-@rule("aten.transpose.int", "aten.t", "aten.numpy_T", "aten.swapaxes", "aten.mT", "aten.adjoint")
+@rule("aten.transpose.int", "aten.transpose_", "aten.t", "aten.t_", "aten.numpy_T", "aten.swapaxes", "aten.swapdims",
+      "aten.mT", "aten.mH", "aten.adjoint", "aten.matrix_H", "aten.t_copy", "aten.transpose_copy", examples=lambda draw: [
+          example(draw(3, 5, 7), 0, 2), example(draw(3, 5, 7), -1, -2), example(draw(3, 5)), example(draw(3, 5, 7)),
+      ])  # fmt: skip
 def transpose(call: Call) -> Law:
     """``x[a, b] -> y[b, a]``."""
     rank = call.operands[0].rank
@@ -105,92 +165,32 @@ def transpose(call: Call) -> Law:
     return _permuted(call, order)
 
 
-@rule("aten.expand", "aten.expand_as", "aten.broadcast_to")
+@rule("aten.movedim.int", "aten.movedim.intlist", "aten.moveaxis.int", "aten.moveaxis.intlist", examples=lambda draw: [
+    example(draw(3, 5, 7), 0, 2), example(draw(3, 5, 7), 2, 0), example(draw(3, 5, 7), [0, 1], [2, 0]),
+])  # fmt: skip
+def movedim(call: Call) -> Law:
+    """``x[a, b, c] -> y[b, c, a]``."""
+    rank = call.operands[0].rank
+    sources, targets = ([each] if isinstance(each, int) else each for each in call.args[1:3])
+    placed = {target % rank: source % rank for source, target in zip(sources, targets, strict=True)}
+    rest = iter(axis for axis in range(rank) if axis not in placed.values())
+    return _permuted(call, [placed[axis] if axis in placed else next(rest) for axis in range(rank)])
+
+
+@rule("aten.expand", "aten.expand_as", "aten.broadcast_to", "aten.expand_copy", examples=lambda draw: [
+    example(draw(3, 1, 5), [3, 7, 5]), example(draw(3, 5), [7, -1, 5]), example(draw(3, 1), draw(3, 5)),
+])  # fmt: skip
 def expand(call: Call) -> Law:
     """``x[1, a] -> y[r, a]``: the same value at every index of r."""
     shape, operand = call.shapes[0] or (), call.operands[0]
     offset = len(shape) - operand.rank
     pattern = tuple(() if size == 1 else f"a{offset + axis}" for axis, size in enumerate(operand.shape))
-    return Law(_blank(call, {0: pattern}), (lettered(shape),), (term(0),))
+    return Law(blank(call, {0: pattern}), (lettered(shape),), (term(0),))
 
 
-def _segment(axis: int, size: int, start: int, stop: int, rank_shape: tuple[int, ...]) -> tuple[Pattern, Axis, dict[str, int]]:
-    """Pattern of the operand with its axis cut into before, kept and after; the kept part; sizes."""
-    sizes = {name: length for name, length in (("l", start), ("m", stop - start), ("r", size - stop)) if length}
-    pattern = list(lettered(rank_shape))
-    parts = tuple(sizes)
-    pattern[axis] = Cat(parts) if len(parts) > 1 else parts[0]
-    return tuple(pattern), "m", sizes
-
-
-@rule("aten.slice.Tensor")
-def slice_(call: Call) -> Law | None:
-    """``x[l + m + r] -> y[m]``; a step other than one, or an empty result, leaves nothing along the axis."""
-    operand = call.operands[0]
-    axis = call.get(1, "dim", 0) % operand.rank
-    size = operand.shape[axis]
-    start, stop, _ = slice(call.get(2, "start"), call.get(3, "end")).indices(size)
-    if call.get(4, "step", 1) != 1 or stop <= start:
-        return pinned_axis(call, axis, "a slice with a step")
-    return window(call, axis, start, stop)
-
-
-def window(call: Call, axis: int, start: int, stop: int) -> Law:
-    """The law of ``x.narrow(axis, start, stop - start)``."""
-    operand = call.operands[0]
-    pattern, kept, sizes = _segment(axis, operand.shape[axis], start, stop, operand.shape)
-    result = list(pattern)
-    result[axis] = kept
-    return Law(_blank(call, {0: pattern}), (tuple(result),), (term(0),), sizes=tuple(sizes.items()))
-
-
-def pinned_axis(call: Call, axis: int, reason: str) -> Law:
-    """A linear operator of no particular law along one axis; the other axes pass."""
-    operand, shape = call.operands[0], call.shapes[0] or ()
-    pattern, result = list(lettered(operand.shape)), list(lettered(shape))
-    uses: list[Use] = []
-    for each, name in ((pattern, "u"), (result, "w")):
-        if each[axis]:
-            each[axis] = name
-            uses += pin(name, reason)
-    return Law(_blank(call, {0: tuple(pattern)}), (tuple(result),), (term(0),), tuple(uses))
-
-
-@rule("aten.flip", "aten.roll", "aten.tril", "aten.triu", "aten.diff")
-def along(call: Call) -> Law:
-    """Fixed linear operators along given axes (all of them, where none are given)."""
-    operand = call.operands[0]
-    name = str(call.target)
-    last_two = list(range(operand.rank))[-2:]
-    dims: Any = last_two if "tri" in name else call.get(2 if "roll" in name or "diff" in name else 1, "dims")
-    axes = [dims] if isinstance(dims, int) else (dims or range(operand.rank))
-    pattern = lettered(operand.shape)
-    letters = [letter for axis in axes if isinstance(letter := pattern[axis], str)]
-    uses = tuple(use for letter in letters for use in pin(letter, f"{name} along the axis"))
-    if operand.shape != call.shapes[0]:
-        return pinned_axis(call, list(axes)[0] % operand.rank, f"{name} along the axis")
-    return Law(_blank(call, {0: pattern}), (pattern,), (term(0),), uses, mixes=tuple(letters))
-
-
-@rule("aten.cat", "aten.concatenate", "aten.concat")
-def cat(call: Call) -> Law:
-    """``x[a], y[b] -> z[a + b]``; the other axes are shared."""
-    tensors = [tensor for tensor in call.args[0] if tensor.rank and 0 not in tensor.shape]
-    rank = tensors[0].rank
-    axis = call.get(1, "dim", 0) % rank
-    shared = lettered(call.shapes[0] or ())
-    patterns: dict[int, Pattern] = {}
-    sizes: dict[str, int] = {}
-    for position, tensor in enumerate(tensors):
-        sizes[f"c{position}"] = tensor.shape[axis]
-        patterns[tensor.index] = (*shared[:axis], f"c{position}", *shared[axis + 1 :])
-    parts = tuple(sizes)
-    result = (*shared[:axis], Cat(parts) if len(parts) > 1 else parts[0], *shared[axis + 1 :])
-    terms = tuple(term(tensor.index) for tensor in tensors)
-    return Law(_blank(call, patterns), (result,), terms, sizes=tuple(sizes.items()))
-
-
-@rule("aten.repeat", "aten.tile")
+@rule("aten.repeat", "aten.tile", examples=lambda draw: [
+    example(draw(3, 5), [1, 3]), example(draw(3, 5), [7, 2, 1]), example(draw(3, 1), [1, 5]), example(draw(5), [3]),
+])  # fmt: skip
 def repeat(call: Call) -> Law:
     """``x[a] -> y[(r a)]``."""
     operand, shape = call.operands[0], call.shapes[0] or ()
@@ -206,36 +206,74 @@ def repeat(call: Call) -> Law:
             result.append((f"r{axis}", inner) if inner else f"r{axis}")
         else:
             result.append(inner)
-    return Law(_blank(call, {0: pattern}), (tuple(result),), (term(0),), sizes=tuple(sizes.items()))
+    return Law(blank(call, {0: pattern}), (tuple(result),), (term(0),), sizes=tuple(sizes.items()))
 
 
-@rule("aten.repeat_interleave.self_int")
+@rule("aten.repeat_interleave.self_int", examples=lambda draw: [
+    example(draw(3, 5), 3, 1), example(draw(5, 3), 2, dim=0), example(draw(3, 1), 5, -1), example(draw(3, 5), 2),
+])  # fmt: skip
 def repeat_interleave(call: Call) -> Law | None:
     """``x[a] -> y[(a r)]``."""
     operand = call.operands[0]
     dim = call.get(2, "dim")
     if dim is None:
-        return None
+        return None  # flattened before
     axis, times = dim % operand.rank, call.args[1]
     pattern = lettered(operand.shape)
     result: list[Axis] = list(pattern)
     if times > 1:
         result[axis] = (pattern[axis], "r") if pattern[axis] else "r"
-    return Law(_blank(call, {0: pattern}), (tuple(result),), (term(0),), sizes=(("r", times),))
+    return Law(blank(call, {0: pattern}), (tuple(result),), (term(0),), sizes=(("r", times),))
 
 
-@rule("aten.constant_pad_nd", "aten.pad")
-def pad(call: Call) -> Law:
-    """Padding: positions move along the padded axes, which are pinned; the other axes pass."""
+@rule("aten.diagonal", "aten.diagonal_copy", examples=lambda draw: [example(draw(5, 5)), example(draw(3, 5, 5), 1, 1, 2)])
+def diagonal(call: Call) -> Law:
+    """``x[i, i] -> y[i]``: two axes are read at the same index, which pins them; the others pass."""
     operand, shape = call.operands[0], call.shapes[0] or ()
-    before, after = list(lettered(operand.shape)), list(lettered(shape))
-    uses: list[Use] = []
-    for axis in range(operand.rank):
-        if operand.shape[axis] != shape[axis]:
-            for each, name in ((before, f"u{axis}"), (after, f"w{axis}")):
-                if each[axis]:
-                    each[axis] = name
-                    uses += pin(name, "padding")
-    value = next((item for item in (*call.args[2:], call.kwargs.get("value")) if isinstance(item, int | float)), 0)
-    return Law(_blank(call, {0: tuple(before)}), (tuple(after),), (term(0), *addend(value)), tuple(uses))
+    first, second = (call.get(position, name, default) % operand.rank
+                     for position, name, default in ((2, "dim1", 0), (3, "dim2", 1)))  # fmt: skip
+    pattern = lettered(operand.shape)
+    result = (*(axis for index, axis in enumerate(pattern) if index not in (first, second)), *lettered(shape[-1:], "d"))
+    pinned = [axis for axis in (pattern[first], pattern[second], result[-1]) if isinstance(axis, str)]
+    return Law((pattern,), (result,), (term(0),), tuple(use for axis in pinned for use in pin(axis, "a diagonal")))
 
+
+def _along(call: Call, axes: list[int], reason: str) -> Law:
+    """A fixed linear operator that keeps the shape, along given axes."""
+    pattern = lettered(call.operands[0].shape)
+    letters = tuple(letter for axis in axes if isinstance(letter := pattern[axis], str))
+    uses = tuple(use for letter in letters for use in pin(letter, reason))
+    return Law(blank(call, {0: pattern}), (pattern,), (term(0),), uses, mixes=letters)
+
+
+@rule("aten.flip", "aten.fliplr", "aten.flipud", examples=lambda draw: [example(draw(3, 5, 7), [1]), example(draw(3, 5))])
+def flip(call: Call) -> Law:
+    """``x[.., i] -> y[.., n - i]``."""
+    name = str(call.target)
+    return _along(call, [1] if "fliplr" in name else [0] if "flipud" in name else call.args[1], "flipped along the axis")
+
+
+@rule("aten.roll", examples=lambda draw: [
+    example(draw(3, 5, 7), [2], [1]), example(draw(3, 5, 7), [1, 2], [0, -1]), example(draw(3, 5), [4]),
+])  # fmt: skip
+def roll(call: Call) -> Law:
+    """``x[.., i] -> y[.., i + s]``; without axes, along all of them."""
+    return _along(call, list(call.get(2, "dims") or range(call.operands[0].rank)), "rolled along the axis")
+
+
+@rule("aten.tril", "aten.triu", "aten.tril_", "aten.triu_", examples=lambda draw: [
+    example(draw(3, 5, 7)), example(draw(5, 5), 1),
+])  # fmt: skip
+def triangle(call: Call) -> Law:
+    """Entries above or below the diagonal of the last two axes become zero."""
+    return _along(call, [-2, -1], "a triangle of the axes")
+
+
+@rule("aten.diff", examples=lambda draw: [
+    example(draw(3, 5, 7)), example(draw(3, 5, 7), 1, 1), example(draw(3, 5), 2, dim=0), example(draw(3, 5), 1, -1, draw(3, 1)),
+])  # fmt: skip
+def difference(call: Call) -> Law | None:
+    """``x[.., i + 1] - x[.., i]``."""
+    if len(call.operands) > 1:
+        return None
+    return pinned_axis(call, call.get(2, "dim", -1) % call.operands[0].rank, "differences along the axis")
