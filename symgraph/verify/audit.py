@@ -12,6 +12,7 @@ reported; a fixed tolerance would miscount. ``missing`` is the part of the null 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -227,7 +228,9 @@ def _jacobian(
     with torch.no_grad():
         expected = outputs(start)
     finite = expected.isfinite()
-    jacobian: Tensor = torch.func.jacrev(lambda vector: outputs(vector)[finite], chunk_size=256)(start)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # some kernels have no batching rule: slower, not wrong
+        jacobian: Tensor = torch.func.jacrev(lambda vector: outputs(vector)[finite], chunk_size=256)(start)
     return jacobian.detach()
 
 

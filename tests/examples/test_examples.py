@@ -7,14 +7,22 @@ from pathlib import Path
 import pytest
 
 import symgraph as sg
-from examples import check_models, make_specs, own_module, train_demo
+from examples import check_complete, check_models, make_specs, own_module, train_demo
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_every_example_is_run_here() -> None:
     scripts = {path.stem for path in EXAMPLES.glob("*.py")} - {"__init__"}
-    assert scripts == {"check_models", "make_specs", "own_module", "train_demo"}
+    assert scripts == {"check_complete", "check_models", "make_specs", "own_module", "train_demo"}
+
+
+@pytest.mark.parametrize("name", ["ReGLU", "MHA, biases", "llama", "qwen3"])
+def test_check_complete(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    check_complete.main([name])
+    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].strip("|").split("|")]
+    assert cells[1] == cells[2] == cells[3] == cells[4]
+    assert cells[-1] == "yes"
 
 
 def test_own_module(capsys: pytest.CaptureFixture[str]) -> None:
