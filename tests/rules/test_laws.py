@@ -5,7 +5,6 @@ Letters along which a law claims less than it could are listed with the reason; 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -99,8 +98,8 @@ def cases(operator: Any) -> list[Case]:
     return found
 
 
-def tried() -> Iterator[Any]:
-    return (operator for operator in OPERATORS if name_of(operator) not in NOT_TRIED)
+def tried() -> list[Any]:
+    return [operator for operator in OPERATORS if name_of(operator) not in NOT_TRIED]
 
 
 @pytest.mark.parametrize("operator", tried(), ids=str)
