@@ -38,10 +38,16 @@ def row(name: str) -> str:
     spec = sg.load_spec(SPECS / f"{name}.json")
     parameters = sum(tensor.numel for tensor in spec.tensors if tensor.kind == "parameter")
     streams = [space for space in spec.spaces if space.name.split(".")[-1].startswith("residual")]
-    groups = ", ".join(dict.fromkeys(group_text(space, spec.space_map) for space in streams))
+    groups = ", ".join(dict.fromkeys(short(group_text(space, spec.space_map)) for space in streams))
     size = (SPECS / f"{name}.json").stat().st_size
     cells = (f"[{name}]({name}.json)", f"{parameters:,}", groups, f"{spec.dimension.total:,}", len(spec.pins), f"{size:,}")
     return f"| {' | '.join(map(str, cells))} |"
+
+
+def short(group: str) -> str:
+    """``S_8, sign {±1}, sign_2 {±1}`` as ``S_8, 2 signs``."""
+    first, *scales = group.split(", ")
+    return ", ".join([first, *([f"{len(scales)} signs"] if len(scales) > 1 else scales)])
 
 
 def index() -> str:

@@ -16,21 +16,30 @@ from torch.nn.functional import mse_loss
 import symgraph as sg
 
 
-class Gated(nn.Module):
-    """``x + down(silu(gate(n)) * up(n))`` with ``n`` the normalised input: a gated block with a residual stream."""
+class Block(nn.Module):
+    """``x + down(silu(gate(n)) * up(n))`` with ``n`` the normalised x."""
 
-    def __init__(self, width: int = 16, hidden: int = 24, classes: int = 3) -> None:
+    def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
-        self.enter, self.leave = nn.Linear(4, width), nn.Linear(width, classes)
-        self.norm, self.last = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.norm = nn.RMSNorm(width)
         self.gate, self.up = nn.Linear(width, hidden, bias=False), nn.Linear(width, hidden, bias=False)
         self.down = nn.Linear(hidden, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        stream = self.enter(x)
-        normal = self.norm(stream)
-        stream = stream + self.down(nn.functional.silu(self.gate(normal)) * self.up(normal))
-        return self.leave(self.last(stream))
+        normal = self.norm(x)
+        return x + self.down(nn.functional.silu(self.gate(normal)) * self.up(normal))
+
+
+class Gated(nn.Module):
+    """Gated blocks on a residual stream."""
+
+    def __init__(self, width: int = 16, hidden: int = 24, depth: int = 2) -> None:
+        super().__init__()
+        self.enter, self.norm, self.leave = nn.Linear(4, width), nn.RMSNorm(width), nn.Linear(width, 3)
+        self.blocks = nn.Sequential(*(Block(width, hidden) for _ in range(depth)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.leave(self.norm(self.blocks(self.enter(x))))
 
 
 def factory(seed: int = 0) -> tuple[nn.Module, dict[str, Tensor]]:

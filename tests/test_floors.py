@@ -36,7 +36,8 @@ PARAMETERS = re.compile(
 
 # Families whose names are words of English or of programming.
 WORDS = {
-    "align", "bit", "git", "led", "opt", "oneformer", "dab", "sam", "mask", "moshi", "funnel", "pop", "time", "dac", "dia",
+    "align", "clip", "bit", "git", "led", "opt",
+    "oneformer", "dab", "sam", "mask", "moshi", "funnel", "pop", "time", "dac", "dia",
     "flava", "data", "afmoe", "aria", "bark", "blip", "mimi", "mixer", "encoder-decoder", "vision-encoder-decoder",
     "speech-encoder-decoder", "vision-text-dual-encoder", "timm_wrapper", "timm_backbone", "rag", "fast_vlm", "layoutlm",
 }  # fmt: skip
