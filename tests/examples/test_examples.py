@@ -18,6 +18,14 @@ def test_every_example_is_run_by_a_test() -> None:
         assert path.stem == "__init__" or path.stem in tests, path
 
 
+@pytest.mark.parametrize("name", ["ReGLU", "MHA, biases", "llama", "qwen3"])
+def test_check_complete(capsys: pytest.CaptureFixture[str], name: str) -> None:
+    check_complete.main([name])
+    cells = [cell.strip() for cell in capsys.readouterr().out.splitlines()[-1].strip("|").split("|")]
+    assert cells[1] == cells[2] == cells[3] == cells[4]
+    assert cells[-1] == "yes"
+
+
 def test_own_module(capsys: pytest.CaptureFixture[str]) -> None:
     own_module.main()
     lines = capsys.readouterr().out.splitlines()
