@@ -199,13 +199,17 @@ def _nested(ascent: Ascent, space: Space, inner: list[str], chosen: Sequence[int
     places = pieces.occurrences[space.name]
     first = {one.piece: one for one in reversed(places)}
     profits, found = [], []
+    signs = ascent.freedom[space.name].signs
     for r in range(space.size):
         a = [ascent.a[number] for number in chosen]
         for one in places:
             a[one.piece] = torch.roll(a[one.piece], -r, dims=one.k)
         sub = Ascent(pieces, a, [ascent.b[number] for number in chosen], {name: ascent.freedom[name] for name in inner})
         order = sub.settle([name for name in inner if pieces.occurrences[name]], set(pieces.spaces) - set(inner))
-        if not sub.complete:
+        if signs:  # the outer indices keep their places here, but not their signs
+            sub.freedom = {**sub.freedom, space.name: Freedom(signs=signs)}
+            order = [space.name, *order]
+        if signs or not sub.complete:
             sub.run(order, INNER_SWEEPS, 1e-6)
         value = sum(per_index(sub.a[k] * sub.b[k], one) for k, one in first.items())
         profits.append(torch.as_tensor(value))
@@ -217,8 +221,17 @@ def _nested(ascent: Ascent, space: Space, inner: list[str], chosen: Sequence[int
     permutation = solve(profit)
     new = torch.argsort(permutation, dim=-1)  # a's index for b's index
     roll = (new - old) % space.size
-    result = {name: _pick([one[name] for one in found], roll, space, ascent.pieces.spaces[name]) for name in found[0]}
-    return {**result, space.name: monomial(space, permutation, {})}
+    result = {
+        name: _pick([one[name] for one in found], roll, space, ascent.pieces.spaces[name])
+        for name in found[0]
+        if name != space.name
+    }
+    turned = [one[space.name] for one in found if space.name in one]
+    kept = (
+        {name: torch.stack([one.sign[name] for one in turned if isinstance(one, Monomial)]) for name in signs} if turned else {}
+    )
+    chosen_signs = {name: value.gather(0, roll[None])[0] for name, value in kept.items()}
+    return {**result, space.name: monomial(space, permutation, chosen_signs)}
 
 
 def _pick(found: Sequence[Element], roll: Tensor, outer: Space, inner: Space) -> Element:

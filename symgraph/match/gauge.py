@@ -4,7 +4,7 @@ A shift adds ``T v`` to its first target, and something that depends on v to the
 first target span a subspace; the representative is orthogonal to it. The condition is kept by all linear groups, so two
 checkpoints that are the same up to symmetry still are after it, without shifts.
 
-A projective shift, by the maps ``I + v 1^T``, brings the vector that it divides to a multiple of the ones with norm one.
+A projective shift, by the maps ``I + v 1^T``, brings the vector that it divides to a constant vector of norm one.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _projective(shift: Shift, current: Current) -> list[Tensor]:
     ones = torch.ones(shift.shape, dtype=torch.float64) / found.numel()
     if not seen:
         return [found]
-    total = float(window.sum())  # is divided by 1 + sum(v): becomes sqrt(n), the sum of a vector of ones with norm one
+    total = abs(float(window.sum()))  # is divided by 1 + sum(v): becomes sqrt(n), as in a constant vector of norm one
     return [found, ones * (total / found.numel() ** 0.5 - 1.0)]
 
 

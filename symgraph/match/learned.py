@@ -41,7 +41,7 @@ class Options:
     lr: float = 3e-3
     rates: Mapping[str, float] = field(default_factory=dict)  # factors on lr, by kind of group
     parametrizations: Mapping[str, str] = field(default_factory=dict)  # names, by kind of group
-    line: tuple[float, float] = (0.25, 0.75)
+    line: tuple[float, float] = (0.45, 0.55)
     clip: float = 1.0
     warmup: float = 0.02  # part of the steps
     accumulate: int = 1
