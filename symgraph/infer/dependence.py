@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from symgraph.infer.equations import Layout
 from symgraph.infer.interpret import Applied
 from symgraph.infer.spaces import IndexSpace
-from symgraph.rules.law import Axis, Cat, Pattern, letters_of
+from symgraph.rules.law import Axis, Cat, Law, Pattern, letters_of, pattern_letters
 
 Dependence = dict[IndexSpace, frozenset[IndexSpace]]
 
@@ -74,6 +74,9 @@ def _of_law(applied: Applied, layout: Layout, also: Implied) -> Iterable[tuple[I
         for letter, others in neighbours(pattern).items():
             others = others.union(*(reached[other] for other in others if other != letter))
             near[letter] = near[letter] & others if letter in near else set(others)
+    for pattern, pointed in _pointing(law):
+        if pointed in near:
+            near[pointed] &= set(pattern_letters(pattern))
     always = {letter: _with_implied(leaves, also) for letter, leaves in plain.items()}
     twice = _ambiguous(present, letters, layout)
     for letter, others in near.items():
@@ -85,6 +88,16 @@ def _of_law(applied: Applied, layout: Layout, also: Implied) -> Iterable[tuple[I
                 if not leaf.anchored:
                     allowed = (inside | outside) - twice - {leaf}
                     yield leaf, frozenset(other for other in allowed if not other.anchored)
+
+
+def _pointing(law: Law) -> Iterable[tuple[Pattern, str]]:
+    """Patterns of integers with the letter that they point to: its index is known where they are."""
+    for index, pattern in enumerate(law.operands):
+        if pattern is not None:
+            yield pattern, f"p{index}"
+    for pattern, meaning in zip(law.results, law.points, strict=False):
+        if pattern is not None and meaning is not None:
+            yield pattern, meaning[1]
 
 
 def _reached(letter: str, plain: dict[str, frozenset[IndexSpace]], also: Implied) -> set[str]:

@@ -14,7 +14,7 @@ of one axis, or no leaf for the whole block.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product as cartesian
 
 from symgraph.infer.interpret import Applied, Type
@@ -98,9 +98,11 @@ def slots_of(
     for axis, alternative in enumerate(choice):
         position = 0
         for letter, branch in alternative:
-            leaves = layout.of(letters[letter])[branch]
-            found[letter] = [(id(value), block, axis, position + offset) for offset in range(len(leaves))]
-            position += len(leaves)
+            slots: list[Slot] = []
+            for leaf in layout.of(letters[letter])[branch]:
+                slots.append((id(value), block, axis, position))
+                position += not leaf.anchored
+            found[letter] = slots
     return found
 
 
@@ -115,17 +117,20 @@ def equations(applied: Applied, layout: Layout, types: dict[Value, Type]) -> Ite
     for pattern, value in zip(law.results, applied.op.results, strict=False):
         if pattern is None:
             continue
+        if not value.is_float:  # integers and truth values are not scaled
+            yield from _frozen(applied, layout, value, types)
         summands = frozenset(letter for letter in law.summands if not layout.inert(applied.letters[letter]))
         for block, choice, chosen in assignments(layout, pattern, applied.letters, {}, frozenset()):
             result_slots = slots_of(layout, value, block, choice, applied.letters)
             whole = (id(value), block, -1, 0)
             for monomial in law.terms:
-                owned = {letter for index, _ in monomial.powers for letter in pattern_letters(applied.patterns[index] or ())}
+                owned = {letter for index, _ in monomial.powers for letter in pattern_letters(law.operands[index] or ())}
                 if any(letter in summands and letter not in owned for letter in chosen):
                     continue
                 missing = frozenset(summands - set(chosen))
                 for operands in _operand_choices(applied, layout, monomial, chosen, missing):
-                    yield from _term_equations(applied, layout, monomial, operands, chosen, result_slots, whole)
+                    found = _term_equations(applied, layout, monomial, operands, chosen, result_slots, whole)
+                    yield from found if value.is_float else map(_unscaled, found)
 
 
 def _aligned(
@@ -148,10 +153,15 @@ def _frozen(applied: Applied, layout: Layout, value: Value, types: dict[Value, T
     for choice in cartesian(*(list(enumerate(branches_)) for branches_ in axes)):
         block = tuple(index for index, _ in choice)
         for axis, (_, branch) in enumerate(choice):
-            for position, leaf in enumerate(branch):
-                if not leaf.anchored:
-                    yield Equation(leaf, (((id(value), block, axis, position), GENERIC),), None, False, applied)
+            for position, leaf in enumerate(leaf for leaf in branch if not leaf.anchored):
+                yield Equation(leaf, (((id(value), block, axis, position), GENERIC),), None, False, applied)
         yield Equation(None, (((id(value), block, -1, 0), GENERIC),), None, False, applied)
+
+
+def _unscaled(equation: Equation) -> Equation:
+    """What a result of integers asks of its operands: nothing where a scale leaves them as they are."""
+    homogeneous = all(entry.degree is not None for _, entry in equation.entries)
+    return replace(equation, entries=()) if homogeneous and equation.result is not None else equation
 
 
 Chosen = tuple[int, Power, dict[str, list[Slot]], "Slot | None"]

@@ -102,7 +102,8 @@ def _occurrences(space: IndexSpace, solution: Solution, path: Occurrence = ()) -
     """Paths of the factors of every branch, in the order of the branches."""
     root = space.root()
     if not root.kind or solution.layout.of(root) == [(root,)]:
-        return [[path] if solution.layout.of(root)[0] else []]
+        moves = any(not leaf.anchored for leaf in solution.layout.of(root)[0])
+        return [[path] if moves else []]
     parts = [_occurrences(part, solution, (*path, index)) for index, part in enumerate(root.parts)]
     if root.kind == "sum":
         return [branch for part in parts for branch in part]

@@ -223,7 +223,7 @@ def _tensor(name: str, value: Value, typing: Typing, layout: Layout) -> TensorLa
     for choice in cartesian(*choices):
         block = tuple(index for index, _ in choice)
         blocks[block] = [((id(value), block, axis, position), leaf) for axis, (_, branch) in enumerate(choice)
-                         for position, leaf in enumerate(branch) if not leaf.anchored]  # fmt: skip
+                         for position, leaf in enumerate(leaf for leaf in branch if not leaf.anchored)]  # fmt: skip
     return TensorLayout(name, value, axes, blocks)
 
 

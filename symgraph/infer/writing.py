@@ -71,11 +71,13 @@ class Writer:
         counts = [len(layout.of(part)) for part in root.parts]
         total = prod(counts)
         offset = dict(before)
+        stride = total
         for part, count in zip(root.parts, counts, strict=True):
             words.append(self.word(part, first, offset, own=count == total > 1))
-            width = len(layout.of(part)[0])
-            for branch in range(first, first + total):
-                offset[branch] = offset.get(branch, 0) + width
+            stride //= count
+            widths = [sum(not leaf.anchored for leaf in branch) for branch in layout.of(part)]
+            for index in range(total):
+                offset[first + index] = offset.get(first + index, 0) + widths[index // stride % count]
         flat: list[Word] = []
         for word in words:
             flat.extend(word.words if isinstance(word, Product) else [word])
