@@ -195,43 +195,43 @@ def _by_parity(ascent: Ascent, freedom: Freedom, occurrences: Sequence[Occurrenc
 
 def _nested(ascent: Ascent, space: Space, inner: list[str], chosen: Sequence[int]) -> dict[str, Element]:
     """Assignment of an outer space over the best match of what depends on it."""
-    pieces = ascent.pieces.subset(chosen)
-    places = pieces.occurrences[space.name]
-    first = {one.piece: one for one in reversed(places)}
-    profits, found = [], []
     signs = ascent.freedom[space.name].signs
-    for r in range(space.size):
-        a = [ascent.a[number] for number in chosen]
-        for one in places:
-            a[one.piece] = torch.roll(a[one.piece], -r, dims=one.k)
-        sub = Ascent(pieces, a, [ascent.b[number] for number in chosen], {name: ascent.freedom[name] for name in inner})
-        order = sub.settle([name for name in inner if pieces.occurrences[name]], set(pieces.spaces) - set(inner))
-        if signs:  # the outer indices keep their places here, but not their signs
-            sub.freedom = {**sub.freedom, space.name: Freedom(signs=signs)}
-            order = [space.name, *order]
-        if signs or not sub.complete:
-            sub.run(order, INNER_SWEEPS, 1e-6)
-        value = sum(per_index(sub.a[k] * sub.b[k], one) for k, one in first.items())
-        profits.append(torch.as_tensor(value))
-        found.append(sub.elements)
+    rolls = [_rolled(ascent, space, inner, chosen, r) for r in range(space.size)]
     old = torch.arange(space.size)
-    profit = torch.zeros(*profits[0].shape, space.size, dtype=profits[0].dtype)
-    for r, value in enumerate(profits):  # value[.., j] pairs a's index (j + r) % n with b's index j
+    profit = torch.zeros(*rolls[0][0].shape, space.size, dtype=rolls[0][0].dtype)
+    for r, (value, _) in enumerate(rolls):  # value[.., j] pairs a's index (j + r) % n with b's index j
         profit[..., (old + r) % space.size, old] = value
     permutation = solve(profit)
-    new = torch.argsort(permutation, dim=-1)  # a's index for b's index
-    roll = (new - old) % space.size
+    roll = (torch.argsort(permutation, dim=-1) - old) % space.size  # for every index of b
+    found = [elements for _, elements in rolls]
     result = {
         name: _pick([one[name] for one in found], roll, space, ascent.pieces.spaces[name])
         for name in found[0]
         if name != space.name
     }
-    turned = [one[space.name] for one in found if space.name in one]
-    kept = (
-        {name: torch.stack([one.sign[name] for one in turned if isinstance(one, Monomial)]) for name in signs} if turned else {}
-    )
-    chosen_signs = {name: value.gather(0, roll[None])[0] for name, value in kept.items()}
-    return {**result, space.name: monomial(space, permutation, chosen_signs)}
+    turned = [own for one in found if isinstance(own := one.get(space.name), Monomial)]
+    kept = {name: torch.stack([own.sign[name] for own in turned]).gather(0, roll[None])[0] for name in signs if turned}
+    return {**result, space.name: monomial(space, permutation, kept)}
+
+
+def _rolled(ascent: Ascent, space: Space, inner: list[str], chosen: Sequence[int], r: int) -> tuple[Tensor, dict[str, Element]]:
+    """``a`` rolled by r along a space, the dependent ones matched: inner products [*per, n] by index, and the elements."""
+    pieces = ascent.pieces.subset(chosen)
+    places = pieces.occurrences[space.name]
+    a = [ascent.a[number] for number in chosen]
+    for one in places:
+        a[one.piece] = torch.roll(a[one.piece], -r, dims=one.k)
+    sub = Ascent(pieces, a, [ascent.b[number] for number in chosen], {name: ascent.freedom[name] for name in inner})
+    order = sub.settle([name for name in inner if pieces.occurrences[name]], set(pieces.spaces) - set(inner))
+    signs = ascent.freedom[space.name].signs
+    if signs:  # the outer indices keep their places here, but not their signs
+        sub.freedom = {**sub.freedom, space.name: Freedom(signs=signs)}
+        order = [space.name, *order]
+    if signs or not sub.complete:
+        sub.run(order, INNER_SWEEPS, 1e-6)
+    first = {one.piece: one for one in reversed(places)}
+    value = sum(per_index(sub.a[k] * sub.b[k], one) for k, one in first.items())
+    return torch.as_tensor(value), sub.elements
 
 
 def _pick(found: Sequence[Element], roll: Tensor, outer: Space, inner: Space) -> Element:
