@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 import transformers as tr
 from torch import Tensor, nn
+from torch.nn import functional
 
 import symgraph as sg
 
@@ -61,7 +61,7 @@ def feed_forward(name: str, predicted: int, activation: Callable[[Tensor], Tenso
 
 
 feed_forward("relu", 7, torch.relu)
-feed_forward("gelu", 0, F.gelu)
+feed_forward("gelu", 0, functional.gelu)
 feed_forward("tanh", 0, torch.tanh)
 feed_forward("relu squared", 7, lambda z: torch.relu(z) ** 2)
 
@@ -78,7 +78,7 @@ def gated(name: str, predicted: int, activation: Callable[[Tensor], Tensor], wid
         return Function(lambda m, z: m.d(activation(m.g(z)) * m.u(z)), **parts), x(4, 7)
 
 
-gated("SwiGLU", 6, F.silu)
+gated("SwiGLU", 6, functional.silu)
 gated("ReGLU", 12, torch.relu)
 gated("bilinear GLU", 6, lambda z: z, width=3)
 
@@ -96,7 +96,7 @@ class Attention(nn.Module):
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         if self.options.get("norm"):
-            q, k = F.rms_norm(q, (self.k,), None, 0.0), F.rms_norm(k, (self.k,), None, 0.0)
+            q, k = functional.rms_norm(q, (self.k,), None, 0.0), functional.rms_norm(k, (self.k,), None, 0.0)
         if self.options.get("rotary"):
             q, k = rotate(q), rotate(k)
         scores = q @ k.transpose(-1, -2) * self.k**-0.5
@@ -159,19 +159,19 @@ def layer_norm() -> Case:
 @case("RMSNorm between linear layers", 22)
 def rms_norm() -> Case:
     parts: dict[str, Any] = {"a": nn.Linear(5, 6), "g": vector(6), "b": nn.Linear(6, 4)}
-    return Function(lambda m, z: m.b(F.rms_norm(m.a(z), (6,), m.g, 0.0)), **parts), x(4, 5)
+    return Function(lambda m, z: m.b(functional.rms_norm(m.a(z), (6,), m.g, 0.0)), **parts), x(4, 5)
 
 
 @case("weight norm", 6)
 def weight_norm() -> Case:
     first = nn.utils.parametrizations.weight_norm(nn.Linear(5, 6))
-    return Function(lambda m, z: m.b(F.gelu(m.a(z))), a=first, b=nn.Linear(6, 3)), x(4, 5)
+    return Function(lambda m, z: m.b(functional.gelu(m.a(z))), a=first, b=nn.Linear(6, 3)), x(4, 5)
 
 
 @case("mixture of experts, dense", 6)
 def experts() -> Case:
     def run(m: Any, z: Tensor) -> Tensor:
-        hidden = F.gelu(torch.einsum("bd,efd->bef", z, m.up))
+        hidden = functional.gelu(torch.einsum("bd,efd->bef", z, m.up))
         return torch.einsum("bef,eof,be->bo", hidden, m.down, m.router(z).softmax(-1))
 
     parts = {"router": nn.Linear(5, 3), "up": vector(3, 4, 5), "down": vector(3, 6, 4)}
@@ -193,7 +193,7 @@ def state_space() -> Case:
 @case("two towers and a temperature", 8)
 def towers() -> Case:
     def run(m: Any, z: Tensor) -> Tensor:
-        return F.normalize(m.a(z), dim=-1, eps=0) @ F.normalize(m.b(z), dim=-1, eps=0).T * m.heat.exp()
+        return functional.normalize(m.a(z), dim=-1, eps=0) @ functional.normalize(m.b(z), dim=-1, eps=0).T * m.heat.exp()
 
     return Function(run, a=nn.Linear(5, 4, False), b=nn.Linear(5, 4, False), heat=vector()), x(4, 5)
 
