@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from symgraph.spec import shifts
-from symgraph.spec.model import Shift, ShiftTerm, SymmetrySpec
+from symgraph.spec.model import Shift, ShiftTerm, SymmetrySpec, View
 from symgraph.spec.stages import Stage
 from symgraph.spec.state import State, held, names
 from symgraph.spec.transform import Transform
 
 ROUNDS = 4  # shifts that feed each other settle in as many rounds as their chain is long against the order
 TINY = 1e-14  # a value this small against what it is added to is rounding
+RANK = 1e-11  # eigenvalues of a Gram matrix below this, relative to the largest, are zero
 DENSE = 5 * 10**7  # entries of the largest dense least-squares problem
 
 Current = dict[str, Tensor]
@@ -54,13 +55,22 @@ def gauge(spec: SymmetrySpec, state: State) -> Transform:
 
 
 def _by_target(found: Sequence[Shift]) -> list[list[Shift]]:
-    """Plain shifts with the same first target together."""
-    groups: dict[str, list[Shift]] = {}
+    """Plain shifts whose first targets overlap, together; in the order of the spec."""
+    groups: list[list[Shift]] = []
     for shift in found:
         first = shift.terms[0]
-        if not shift.projective and first.target.tensor not in {view.tensor for view in first.reads}:
-            groups.setdefault(first.target.tensor, []).append(shift)
-    return list(groups.values())
+        if shift.projective or first.target.tensor in {view.tensor for view in first.reads}:
+            continue
+        met = [group for group in groups if any(_overlap(first.target, one.terms[0].target) for one in group)]
+        groups = [group for group in groups if group not in met] + [[one for group in met for one in group] + [shift]]
+    return groups
+
+
+def _overlap(one: View, other: View) -> bool:
+    """Whether two windows share entries; windows of different shapes of one tensor are taken to."""
+    if one.tensor != other.tensor or one.shape != other.shape:
+        return one.tensor == other.tensor
+    return all(max(a[0], b[0]) < min(a[1], b[1]) for a, b in zip(one.window, other.window, strict=True))
 
 
 def _add(shift: Shift, value: Tensor, current: Current) -> bool:
@@ -89,7 +99,8 @@ def _joint(group: Sequence[Shift], current: Current) -> list[tuple[Shift, Tensor
         return []
     firsts = [shift.model_copy(update={"terms": shift.terms[:1]}) for shift in group]
     matrix = torch.cat([shifts.columns(shift, current)[0][1] for shift in firsts], 1)
-    found: Tensor = -torch.linalg.lstsq(matrix, target.reshape(-1), driver="gelsd").solution
+    gram = torch.linalg.pinv(matrix.mT @ matrix, hermitian=True, rtol=RANK)
+    found: Tensor = -gram @ (matrix.mT @ target.reshape(-1))
     return [(shift, part.reshape(shift.shape)) for shift, part in zip(group, torch.split(found, counts), strict=True)]
 
 
@@ -146,5 +157,5 @@ def _least_squares(shift: Shift, terms: list[ShiftTerm], current: Current) -> Te
     matrix = torch.cat([values for _, values in columns])
     target = torch.cat([current[name].reshape(-1) for name, _ in columns])
     centred = matrix - matrix.mean(1, keepdim=True)  # the same map on the part of v that sums to zero
-    value: Tensor = -torch.linalg.lstsq(centred, target, driver="gelsd").solution
+    value: Tensor = -torch.linalg.pinv(centred.mT @ centred, hermitian=True, rtol=RANK) @ (centred.mT @ target)
     return (value - value.mean()).reshape(shift.shape)

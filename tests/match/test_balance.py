@@ -8,6 +8,7 @@ import torch
 from symgraph.match.balance import balance, balancer, least_scales
 from symgraph.match.gauge import gauge
 from symgraph.match.selection import select
+from symgraph.spec.model import Shift, ShiftTerm, View
 from symgraph.spec.operations import sample
 
 from .samples import SAMPLES, inputs
@@ -88,3 +89,19 @@ def test_scales_by_newton_and_closed_form():
     assert torch.allclose(c[:, 0] * (2 * x[:, 0]).exp(), c[:, 1] * (-2 * x[:, 0]).exp())
     x = least_scales(one, torch.tensor([[4.0, 0.0]], dtype=torch.float64))
     assert float(4.0 * (2 * x).exp()) == pytest.approx(1.0)
+
+
+def test_overlapping_shifts_are_removed_together():
+    """Four coordinates of a bias, and its mean: together all of it, one after the other only in the limit."""
+    module, spec = SAMPLES["attention"]()
+    part = View(tensor="o.bias", shape=(5,), window=((0, 4),))
+    whole = View(tensor="o.bias", shape=(5,), window=((0, 5),))
+    shifts = (
+        Shift(name="part", shape=(4,), terms=(ShiftTerm(target=part, equation="a->a"),), kind="ignored", dimension=4),
+        Shift(name="mean", shape=(1,), terms=(ShiftTerm(target=whole, equation="T->T"),), kind="ignored", dimension=1),
+    )
+    spec = spec.model_copy(update={"shifts": shifts})
+    canon = module.state_dict()
+    freed = gauge(spec, canon).apply(canon)
+    assert freed["o.bias"].abs().max() < 1e-12
+    assert torch.equal(freed["v.bias"], canon["v.bias"])
