@@ -167,6 +167,8 @@ def grouped_product(call: Call) -> Law:
     uses: tuple[Use, ...] = ()
     if isinstance(group, str):
         uses = (_coordinates(group, "the group of an entry"),) if follows else pin(group, "groups in a fixed order")
+    if x.shape[0] > 1:
+        uses = (*uses, _coordinates("s", "rows stay in their group"))
     result = lettered_as(("s", "f"), call.shapes[0] or ())
     return Law(_blank(call, patterns), (result,), (term(x.index, weight.index),), uses)
 

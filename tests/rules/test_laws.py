@@ -27,6 +27,7 @@ NOT_TRIED = {
     "aten.empty_like": "its entries are not defined",
     "aten.new_empty": "its entries are not defined",
     "aten._grouped_mm": "runs on no processor in float64; tried with models",
+    "transformers.grouped_mm_fallback": "rows follow the order of their groups: a claim of several operators together",
     "aten.sort": "the order of a sort follows what it sorts: a claim of several operators together",
     "aten.argsort": "the order of a sort follows what it sorts",
     "aten.index_put": "for pointers, the inverse of such an order",
