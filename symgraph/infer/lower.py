@@ -14,7 +14,7 @@ from symgraph.infer.equations import Block, Slot
 from symgraph.infer.generators import Generator, approximate, select
 from symgraph.infer.interpret import Record, Typing, Unruled
 from symgraph.infer.ir import Program
-from symgraph.infer.naming import common_path, names, unique
+from symgraph.infer.naming import names, unique, unit_path
 from symgraph.infer.shifts import find_shifts
 from symgraph.infer.solve import Leaf, Solution, TensorLayout
 from symgraph.infer.spaces import IndexSpace
@@ -155,7 +155,7 @@ def _unit(generator: Generator, state: Lowering) -> None:
             placed.append((tensor, weights))
     if not placed:
         return
-    path = common_path([tensor.name for tensor, _ in placed])
+    path = unit_path([tensor.name for tensor, _ in placed])
     leaf_name = state.names[generator.leaf][1] if generator.leaf is not None else ""
     base = "_".join(part for part in (leaf_name, "sign" if generator.kind == "sign" else "scale") if part)
     taken = {name for name, _ in state.names.values()} | {space.name for space in state.units}
@@ -321,5 +321,6 @@ def _pin(each: Unruled) -> model.Pin:
 def _approximate(solution: Solution, generators: list[Generator]) -> Iterable[model.Approximate]:
     by_value = {id(tensor.value): tensor.name for tensor in solution.tensors}
     for number, row in enumerate(approximate(solution, generators)):
-        weights = {by_value[slot[0]]: int(weight) for slot, weight in row.items() if slot[1] == (0,) * len(slot[1])}
-        yield model.Approximate(name=f"scale_{number}", condition="eps -> s^2 eps", weights=dict(sorted(weights.items())))
+        found = {slot[0]: int(weight) for slot, weight in row.items() if slot[1] == (0,) * len(slot[1])}
+        weights = {name: found[value] for value, name in by_value.items() if value in found}
+        yield model.Approximate(name=f"scale_{number}", condition="eps -> s^2 eps", weights=weights)

@@ -113,6 +113,18 @@ def common_path(names_: list[str]) -> str:
     return ".".join(part if not part.isdigit() or shared else f"m{part}" for part in shared)
 
 
+def unit_path(names_: list[str]) -> str:
+    """The module path of what stands on some tensors: of the first of two neighbours in a list where it spans both."""
+    path = common_path(names_)
+    depth = path.count(".") + 1 if path else 0
+    first, *others = (name.split(".")[:-1] for name in names_)
+    place = next((index for index in range(depth, len(first)) if first[index].isdigit()), None)
+    if place is None:
+        return path
+    own, rest = first[: place + 1], [other for other in others if other[: place + 1] != first[: place + 1]]
+    return ".".join(own) if len({tuple(other[: place + 1]) for other in rest}) < 2 else path
+
+
 def unique(name: str, taken: set[str]) -> str:
     """The name, or the name with the first number that makes it new."""
     name = name if not name[:1].isdigit() else f"m{name}"
@@ -123,4 +135,4 @@ def unique(name: str, taken: set[str]) -> str:
     return candidate
 
 
-__all__ = ["Layout", "common_path", "names", "parametric_values", "roles", "unique"]
+__all__ = ["Layout", "common_path", "names", "parametric_values", "roles", "unique", "unit_path"]

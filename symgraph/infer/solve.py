@@ -99,9 +99,13 @@ class _Systems:
     def _prefer(self, slot: object) -> bool:
         return isinstance(slot, tuple) and slot[0] in self.learned
 
+    def _activation(self, slot: object) -> bool:
+        """Signs of activations as the free ones: a flip between two norms is a generator, not one of all that follows."""
+        return not self._prefer(slot)
+
     def system(self, table: dict[IndexSpace | None, Elimination], leaf: IndexSpace | None, modulo: int) -> Elimination:
         if leaf not in table:
-            table[leaf] = Elimination(modulo, self._prefer)
+            table[leaf] = Elimination(modulo, self._activation if leaf is None and modulo else self._prefer)
         return table[leaf]
 
     def add(self, equation: Equation) -> None:

@@ -15,9 +15,18 @@ Loading a spec executes nothing. Unknown fields are refused.
 from __future__ import annotations
 
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from symgraph.algebra.groups import Group
 from symgraph.algebra.words import Word, parse
@@ -148,7 +157,10 @@ class Absorption(Strict):
 
 
 class View(Strict):
-    """A window of a tensor: reshaped to ``shape``, then ``start .. stop`` on every axis; or one over its entries."""
+    """A window of a tensor: reshaped to ``shape``, then ``start .. stop`` on every axis; or one over its entries.
+
+    A window that is all of the tensor is left out of the document.
+    """
 
     tensor: str
     shape: tuple[int, ...]
@@ -156,6 +168,21 @@ class View(Strict):
     reciprocal: bool = False
 
     _lists = field_validator("shape", "window", mode="before")(_tuples)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _whole(cls, document: Any) -> Any:
+        shape = document.get("shape") if isinstance(document, dict) else None
+        if isinstance(shape, (list, tuple)) and "window" not in document:
+            return {**document, "window": tuple((0, size) for size in shape)}
+        return document
+
+    @model_serializer(mode="wrap")
+    def _without_whole(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        document: dict[str, Any] = handler(self)
+        if self.window == tuple((0, size) for size in self.shape):
+            del document["window"]
+        return document
 
 
 class ShiftTerm(Strict):
