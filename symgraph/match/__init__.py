@@ -5,7 +5,7 @@ gauge, balance          normal forms: free of shifts; of least norm
 assignment, procrustes  one block solved: permutations and signs; orthogonal matrices
 ascent, weights         all blocks in turn: weight matching
 parametrizations, charts, line, learned, resume    learning
-barrier, merge, functional, distance               judging
+barrier, merge, functional, statistics, distance   judging
 selection, api          what takes part; the way in
 """
 

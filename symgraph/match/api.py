@@ -22,7 +22,7 @@ from symgraph.match.distance import per_space, relative
 from symgraph.match.functional import Batches, Loss
 from symgraph.match.gauge import gauge
 from symgraph.match.learned import Learned, Options, learn
-from symgraph.match.selection import Selection, select
+from symgraph.match.selection import Selection, commuting, select
 from symgraph.match.weights import match_weights
 from symgraph.spec.model import SymmetrySpec
 from symgraph.spec.operations import canonicalize
@@ -99,6 +99,8 @@ def match(
         raise MatchError(f"no method {method!r}: choose {', '.join(METHODS)}")
     selection = select(spec, only, without)
     chosen = _options(options, seed)
+    if chosen.batch_statistics:
+        selection = commuting(spec, selection)
     ends = [canonicalize(spec, _checked(spec, state, which)) for state, which in ((a, "first"), (b, "second"))]
     moves = [identity_transform(spec), identity_transform(spec)]
     history: tuple[float, ...] = ()

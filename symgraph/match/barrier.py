@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from symgraph.errors import MatchError
 from symgraph.match.functional import Batches, Functional, Loss, fresh, on_module
 from symgraph.match.merge import interpolate
+from symgraph.match.statistics import reestimate
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,14 @@ def barrier(
     batches: Batches,
     points: int = 11,
     *,
-    prepare: Callable[[Functional], None] | None = None,
+    statistics: Batches | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> BarrierCurve:
     """The loss curve from state dict ``a`` to ``b``, at ``points`` equally spaced points.
 
     ``loss(model, batch)`` gives a scalar; ``model`` is called as ``module`` is. ``batches`` is a list, or a function that
-    returns a fresh iterator. ``prepare(model)`` runs before every point (re-estimating statistics, for one).
+    returns a fresh iterator. With ``statistics``, running statistics (of batch norms) are taken anew on these batches at
+    every point. MatchError for fewer than two points, or no batches.
     """
     if points < 2:
         raise MatchError(f"a curve needs at least 2 points, not {points}")
@@ -59,8 +61,8 @@ def barrier(
     losses = []
     for k, alpha in enumerate(alphas):
         model = Functional(module, interpolate(first, second, alpha))
-        if prepare is not None:
-            prepare(model)
+        if statistics is not None:
+            reestimate(model, loss, statistics)
         losses.append(mean_loss(model, loss, batches))
         if progress is not None:
             progress(k + 1, points)

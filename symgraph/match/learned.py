@@ -11,7 +11,8 @@ reaches no more lines, it only makes the search better conditioned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from math import cos, pi
 from pathlib import Path
@@ -27,10 +28,13 @@ from symgraph.match.functional import Batches, Functional, Loss, fresh
 from symgraph.match.line import Line, Point
 from symgraph.match.resume import Progress, load, save
 from symgraph.match.selection import Selection, kind
+from symgraph.match.statistics import of_the_batch
 from symgraph.spec.model import SymmetrySpec
 from symgraph.spec.stages import Stage
 from symgraph.spec.state import State
 from symgraph.spec.transform import Transform
+
+NOT_COMPARED = frozenset({"callback", "checkpoint", "checkpoint_every", "held_out"})  # a run may be resumed with others
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class Options:
     clip: float = 1.0
     warmup: float = 0.02  # part of the steps
     accumulate: int = 1
+    batch_statistics: bool = False  # running statistics do not count: norms use those of the batch, buffers are not scaled
     seed: int = 0
     callback: Callable[[int, int, float], None] | None = None  # step, steps, loss
     checkpoint: str | Path | None = None  # written there, and resumed from there if it exists
@@ -82,7 +87,8 @@ def learn(
     if not moving:
         raise MatchError("there is nothing to learn: no space that takes part has a continuous group")
     learner = _Learner(Line(spec, a, b, module, moving), Functional(module, {}), loss, batches, both, chosen)
-    learner.run()
+    with of_the_batch(module) if chosen.batch_statistics else nullcontext():
+        learner.run()
     stages = []
     for point in learner.points:
         wide = (
@@ -207,9 +213,8 @@ class _Learner:
     @property
     def _fingerprint(self) -> str:
         """What a checkpoint must have been made with."""
-        o = self.options
-        rates, names = sorted(o.rates.items()), sorted(o.parametrizations.items())
-        return repr((o.steps, o.lr, rates, names, o.line, o.clip, o.warmup, o.accumulate, o.seed, sorted(self._latents())))
+        chosen = {one.name: getattr(self.options, one.name) for one in fields(Options) if one.name not in NOT_COMPARED}
+        return repr((chosen, sorted(self._latents())))
 
 
 def _widest(line: Line) -> torch.dtype:

@@ -10,7 +10,7 @@ has permutations and scales, each part can be left out alone), and ``shift``.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from symgraph.algebra.groups import Group
 from symgraph.errors import MatchError
@@ -60,6 +60,21 @@ def select(spec: SymmetrySpec, only: Collection[str] | None = None, without: Col
     found = {space.name: _freedom(space, only, without or ()) for space in spec.spaces}
     shifts = (only is None or "shift" in only) and "shift" not in (without or ())
     return Selection({name: one for name, one in found.items() if one}, shifts)
+
+
+def commuting(spec: SymmetrySpec, selection: Selection) -> Selection:
+    """Without the scales that act on buffers.
+
+    A batch norm's running mean follows the scale of what is normalized, as long as its statistics are kept; taken anew,
+    they undo the scale, and its other half stays.
+    """
+    words = [word for tensor in spec.tensors if tensor.kind == "buffer" for word in tensor.words]
+    acting = {(factor.space, name) for word in words for factor in word.factors() for name, _ in factor.weights}
+    kept = {
+        name: replace(one, logs=tuple(log for log in one.logs if (name, log) not in acting))
+        for name, one in selection.spaces.items()
+    }
+    return replace(selection, spaces={name: one for name, one in kept.items() if one})
 
 
 def kind(space: Space) -> str:

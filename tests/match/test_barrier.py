@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+import symgraph as sg
 from symgraph.errors import CheckpointError, MatchError
 from symgraph.match import BarrierCurve, barrier, interpolate, match
 
@@ -60,6 +61,63 @@ def test_buffers_take_part():
     b = {**a, "running_mean": torch.full((3,), 2.0)}
     curve = barrier(module, a, b, lambda model, x: model(x).mean(), [torch.zeros(4, 3)], points=3)
     assert curve.losses[1] == pytest.approx(-1.0, rel=1e-4)
+
+
+class Normed(nn.Module):
+    """5 -> 4, batch norm, ReLU -> 2: a scale of the hidden units is undone by new statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(5, 4, bias=False), nn.BatchNorm1d(4), nn.Linear(4, 2, bias=False)
+
+    def forward(self, x):
+        return self.down(nn.functional.relu(self.norm(self.up(x))))
+
+
+def normed(seed):
+    torch.manual_seed(seed)
+    module = Normed().double()
+    with torch.no_grad():
+        module(3 * torch.randn(64, 5).double() + 1)
+        module.norm.weight.uniform_(0.5, 2)
+    return module.eval()
+
+
+def test_statistics_are_taken_anew_at_every_point():
+    module, other = normed(0), normed(1)
+    a, b = module.state_dict(), other.state_dict()
+    x = 3 * torch.randn(200, 5, generator=torch.Generator().manual_seed(0)).double() + 1
+    kept = {key: value.clone() for key, value in a.items()}
+    curve = barrier(module, a, b, loss, [x], points=3, statistics=lambda: iter([x]))
+    for alpha, value in zip(curve.alphas, curve.losses, strict=True):
+        point = normed(2)
+        point.load_state_dict(interpolate(a, b, alpha))
+        with torch.no_grad():
+            expected = point.train()(x).square().mean()
+        assert value == pytest.approx(float(expected), rel=0.02)  # the running variance is the unbiased one
+    assert curve.losses != barrier(module, a, b, loss, [x], points=3).losses
+    assert all(torch.equal(value, kept[key]) for key, value in module.state_dict().items())
+    assert all(torch.equal(value, kept[key]) for key, value in a.items())
+    assert not module.norm.training
+
+
+def test_new_statistics_leave_a_match_with_batch_statistics_alone():
+    """The ends keep their losses; with the scales of buffers they would not."""
+    module, other = normed(0), normed(1)
+    x = 3 * torch.randn(200, 5, generator=torch.Generator().manual_seed(0)).double() + 1
+    spec = sg.discover(sg.trace(module, kwargs={"x": x[:4]}))
+    a, b = module.state_dict(), other.state_dict()
+    expected = barrier(module, a, b, loss, [x], points=2, statistics=[x]).losses
+    data = {"module": module, "loss": loss, "batches": [x], "steps": 5}
+    for method, options in (("weights", {}), ("dual", data)):
+        result = match(spec, a, b, method, batch_statistics=True, **options)
+        found = barrier(module, result.a, result.b, loss, [x], points=2, statistics=[x]).losses
+        assert found == pytest.approx(expected, rel=1e-3)
+    scaled = match(spec, a, b, "weights")
+    assert barrier(module, scaled.a, scaled.b, loss, [x], points=2, statistics=[x]).losses[0] != pytest.approx(
+        expected[0], rel=1e-2
+    )
+    assert (module.norm.training, module.norm.track_running_stats) == (False, True)
 
 
 def test_wrong_checkpoints_are_named():
