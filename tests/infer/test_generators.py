@@ -14,13 +14,13 @@ class PostNorm(nn.Module):
 
     def __init__(self, depth: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(6, 6) for _ in range(depth))
+        self.layers = nn.ModuleList(nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.Linear(5, 6)) for _ in range(depth))
         self.norms = nn.ModuleList(nn.LayerNorm(6) for _ in range(depth))
         self.head = nn.Linear(6, 4)
 
     def forward(self, x):
         for layer, norm in zip(self.layers, self.norms, strict=True):
-            x = norm(x + nn.functional.gelu(layer(x)))
+            x = norm(x + layer(x))
         return self.head(x)
 
 
