@@ -8,7 +8,8 @@ so the identity is always feasible and no step can lose. Three ingredients make 
   cyclic diagonal of the profit matrix. Dependent spaces of dependent spaces recurse by themselves.
 * The first sweep uses *anchored* evidence only: pieces whose other spaces are all settled. An embedding, with a pinned
   vocabulary, settles the stream; the stream settles keys and values; these the queries.
-* Signs of whole tensors are decided together with the first space that meets them.
+* Signs of whole tensors are decided together with the first space that meets them; signs of two spaces that stand on one
+  piece, when sweeps over single spaces gain little.
 """
 
 from __future__ import annotations
@@ -23,14 +24,16 @@ from torch import Generator, Tensor
 from symgraph.algebra import sampling
 from symgraph.algebra.elements import Element, Elements, Matrix, Monomial, compose, depth
 from symgraph.match.assignment import Correlations, Parity, assign, monomial, solve
-from symgraph.match.pieces import Occurrence, Pieces, anchored, correlation, per_index
-from symgraph.match.procrustes import procrustes
+from symgraph.match.pieces import Occurrence, Pieces, anchored, correlation, front, per_index
+from symgraph.match.procrustes import image, procrustes
 from symgraph.match.selection import Freedom
+from symgraph.match.signs import couplings, together
 from symgraph.spec.model import Space
 
 SLACK = 1e-12  # a step may lose this much of the norm of what it moves, by rounding
 INNER_SWEEPS = 3  # over the dependent spaces, for every pairing of the outer indices
 MOST_SIGNS = 5  # of whole tensors, that are tried in all combinations
+STUCK = 1e-2  # a sweep that gains less of the squared distance calls for joint moves
 FLOOR = 1e-26  # of the squared norm: nothing is left to gain
 
 
@@ -49,6 +52,7 @@ class Ascent:
     history: list[float] = field(default_factory=list)
     complete: bool = True  # whether :meth:`settle` had all pieces for every space
     unknown: list[str] = field(default_factory=list)  # spaces that sign whole tensors, not decided yet
+    seen: list[Tensor] = field(default_factory=list)  # ``a`` as far as its matrix spaces are determined by now
 
     def distance(self, chosen: Iterable[int] | None = None) -> float:
         """``sum |A - g B|^2`` over the chosen pieces."""
@@ -73,10 +77,14 @@ class Ascent:
         """Sweeps in the given order until one gains less than ``tol`` of the squared distance that is left."""
         bound, distance = self.bound, self.distance()
         self.history.append(distance)
+        coupled = couplings(self)
         for _ in range(sweeps):
             before = distance
             for name in order:
                 distance -= self.improve(name)
+                self.history.append(distance)
+            for pair, places in coupled.items() if before - distance <= STUCK * before else ():
+                distance -= self.attempt(together(self, pair, places))
                 self.history.append(distance)
             distance = self.distance()
             if before - distance <= tol * before or distance < FLOOR * bound:
@@ -84,12 +92,16 @@ class Ascent:
 
     def improve(self, name: str) -> float:
         """One block, kept only if it does not lose; what it gained."""
-        touched = self.pieces.touching(name)
+        return self.attempt(best_response(self, name, self.pieces.touching(name)))
+
+    def attempt(self, increment: Elements) -> float:
+        """Move ``b`` further, unless that loses; what it gained."""
+        touched = sorted({number for name in increment for number in self.pieces.touching(name)})
         before, old, found = self.distance(touched), [self.b[number] for number in touched], dict(self.elements)
-        self.move(best_response(self, name, touched))
+        self.move(increment)
         gain = before - self.distance(touched)
         bound = sum(float(self.a[number].norm() * self.b[number].norm()) for number in touched)
-        if gain < -SLACK * bound:  # only a space that stands twice on one piece can
+        if gain < -SLACK * bound:  # a space that stands twice on one piece can, and a guess
             self.elements = found
             for number, value in zip(touched, old, strict=True):
                 self.b[number] = value
@@ -105,7 +117,7 @@ class Ascent:
     def start(self) -> list[str]:
         """Settle all spaces, best anchored first, each from anchored pieces alone; returns the order."""
         active = [name for name in self.freedom if self.pieces.occurrences[name]]
-        single = [name for name in active if self.pieces.spaces[name].size == 1]
+        single = [name for name in active if whole(self.pieces.spaces[name])]
         self.unknown = [name for name in single if name not in self.elements and self.freedom[name].signs]
         waiting = [name for name in active if name not in single]
         return [*self.settle(waiting, set(self.pieces.spaces) - set(waiting)), *single]
@@ -113,6 +125,7 @@ class Ascent:
     def settle(self, active: Sequence[str], settled: set[str]) -> list[str]:
         """See :meth:`start`; spaces that are not active count as settled. Dependent spaces follow theirs."""
         order: list[str] = []
+        self.seen = list(self.a)
         waiting = list(active)
         while waiting:
             ready = [name for name in waiting if not set(self.pieces.spaces[name].per) & set(waiting)]
@@ -131,7 +144,7 @@ class Ascent:
     def decide(self, name: str, chosen: Sequence[int]) -> None:
         """One block, with all choices for the signs of whole tensors that stand on its pieces for the first time."""
         found = [one for one in self.unknown if any(one in self.pieces.shapes[k].spaces for k in chosen)][:MOST_SIGNS]
-        pieces, a = self.pieces.subset(chosen), [self.a[k] for k in chosen]
+        pieces, a = self.pieces.subset(chosen), [self.seen[k] for k in chosen]
         best: tuple[float, dict[str, Element]] | None = None
         for signs in product((1.0, -1.0), repeat=len(found)):
             flips = {one: minus(self.pieces.spaces[one]) for one, sign in zip(found, signs, strict=True) if sign < 0}
@@ -146,6 +159,22 @@ class Ascent:
                 best = (distance, {**flips, **response})
         self.move(best[1] if best else {})
         self.unknown = [one for one in self.unknown if one not in found]
+        self.blur(name, chosen)
+
+    def blur(self, name: str, chosen: Sequence[int]) -> None:
+        """A matrix space with fewer columns of evidence than indices: what it was not told is not seen by the others."""
+        space, pieces = self.pieces.spaces[name], self.pieces
+        if not self.freedom[name].matrix or space.blocks:
+            return
+        places = [one for one in pieces.occurrences[name] if one.piece in set(chosen)]
+        columns = [front(self.seen[one.piece], one).flatten(len(one.outer) + 1) for one in places]
+        if columns and (rank := sum(one.shape[-1] for one in columns)) < space.size:
+            c = torch.as_tensor(sum(correlation(self.seen[one.piece], self.b[one.piece], one) for one in places))
+            within: Element = Matrix(image(c, rank), orthogonal=True)  # a projector is the same on both variances
+            touched = pieces.touching(name)
+            narrowed = pieces.subset(touched).apply({name: within}, [self.seen[k] for k in touched])
+            for k, value in zip(touched, narrowed, strict=True):
+                self.seen[k] = value
 
     def evidence(self, name: str, settled: set[str]) -> float:
         """Columns of anchored evidence for each index of the space; permutations need a few in all."""
@@ -258,8 +287,13 @@ def _pick(found: Sequence[Element], roll: Tensor, outer: Space, inner: Space) ->
     )
 
 
+def whole(space: Space) -> bool:
+    """Whether the space scales whole tensors, with one number."""
+    return space.size == 1 and not space.per
+
+
 def minus(space: Space) -> Element:
-    """The element of a size-one space that turns the sign of everything of odd weight, for its first sign."""
+    """The element of a space of whole tensors that turns the sign of everything of odd weight, for its first sign."""
     sign = next(scale.name for scale in space.scales if scale.kind != "positive")
     return monomial(space, torch.arange(space.size), {sign: -torch.ones(space.size, dtype=torch.float64)})
 

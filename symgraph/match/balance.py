@@ -9,7 +9,9 @@ occurrences of a space,
     scales           min sum_t c_t exp(2 w_t x): convex, Newton; one sum with weights +-1 has a closed form
 
 A side that is missing leaves nothing to balance against: then the other one gets the identity as its Gram matrix (a
-scale: slices of norm one), which also is a rule that commutes with the group.
+scale: slices of norm one), which also is a rule that commutes with the group. The same in part, where a space is wider
+than what enters it (n coordinates from r < n columns): the readers could shrink on the rest without end. On the image U of
+P both sides are balanced; the rest is the complement that Q finds orthogonal to U, with the identity as its Gram matrix.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from symgraph.spec.stages import Stage
 from symgraph.spec.state import State
 from symgraph.spec.transform import Transform
 
+RANK = 1e-11  # singular values below this, relative to the largest, are zero
 RIDGE = 1e-13  # added to Gram matrices, relative to their mean diagonal: directions that no weight uses
 
 
@@ -77,18 +80,61 @@ def _least_norm(pieces: Pieces, values: Sequence[Tensor], space: Space, selectio
 
 def _matrix(space: Space, occurrences: Sequence[Occurrence], values: Sequence[Tensor], shape: tuple[int, ...]) -> Matrix:
     sides = [torch.zeros(*shape, space.size, space.size, dtype=torch.float64) for _ in range(2)]
+    columns = [0, 0]
     for one in occurrences:
-        sides[one.factor.contravariant] += correlation(values[one.piece], values[one.piece], one)
+        value = values[one.piece]
+        sides[one.factor.contravariant] += correlation(value, value, one)
+        if bool(value.any()):
+            columns[one.factor.contravariant] += front(value, one).flatten(len(one.outer) + 1).shape[-1]
     if not space.blocks:
-        return Matrix(balancer(*sides))
+        return Matrix(balancer(sides[0], sides[1], (columns[0], columns[1])))
     result = torch.eye(space.size, dtype=torch.float64).expand(sides[0].shape).clone()
     for first, second in zip(gather(space, sides[0]), gather(space, sides[1]), strict=True):
-        scatter(result, first, balancer(first.values, second.values))
+        scatter(result, first, balancer(first.values, second.values, (columns[0], columns[1])))
     return Matrix(result)
 
 
-def balancer(p: Tensor, q: Tensor) -> Tensor:
-    """The positive S with ``S P S = S^-1 Q S^-1`` (both [.., n, n], hermitian); with one side zero, unit Gram matrices."""
+def balancer(p: Tensor, q: Tensor, ranks: tuple[int, int] | None = None) -> Tensor:
+    """The S with ``S P S^H = S^-H Q S^-1`` (both [.., n, n], hermitian); with one side zero, unit Gram matrices.
+
+    ``ranks`` are the largest that P and Q can have; where both are n, S is positive.
+    """
+    n = p.shape[-1]
+    r, s = (n, n) if ranks is None else (min(ranks[0], n), min(ranks[1], n))
+    if 0 < r < n:
+        return _split(p, q, r, s)
+    if 0 < s < n:
+        other: Tensor = torch.linalg.inv(_split(q, p, s, r))
+        return other.mH
+    return _whole(p, q)
+
+
+def _split(p: Tensor, q: Tensor, r: int, s: int) -> Tensor:
+    """:func:`balancer` for a P of rank r < n, in coordinates where it only has the last r: (C, B; B^H, Q on U) is Q."""
+    n = p.shape[-1]
+    _, frame = torch.linalg.eigh((p + p.mH) / 2)
+    p, q = (frame.mH @ one @ frame for one in (p, q))
+    rest, both, inner = q[..., : n - r, : n - r], q[..., n - r :, : n - r], q[..., n - r :, n - r :]
+    shear = torch.linalg.pinv(inner, hermitian=True, rtol=RANK) @ both  # u + shear c: the part of U that c looks like to Q
+    result = torch.eye(n, dtype=p.dtype, device=p.device).expand(p.shape).clone()
+    result[..., n - r :, n - r :] = balancer(p[..., n - r :, n - r :], inner, ranks=(r, min(r, s)))
+    result[..., n - r :, : n - r] = result[..., n - r :, n - r :] @ shear
+    result[..., : n - r, : n - r] = _unit(rest - both.mH @ shear, max(0, s - r))
+    whole: Tensor = frame @ result @ frame.mH
+    return whole
+
+
+def _unit(q: Tensor, rank: int) -> Tensor:
+    """The positive S that makes ``S^-1 Q S^-1`` the identity on the image of Q, and is the identity on the kernel."""
+    values, vectors = torch.linalg.eigh((q + q.mH) / 2)
+    seen = torch.arange(q.shape[-1]) >= q.shape[-1] - rank
+    roots = torch.where(seen, values.clamp_min(torch.finfo(values.dtype).tiny).sqrt(), 1.0)
+    result: Tensor = (vectors * roots.unsqueeze(-2).to(vectors.dtype)) @ vectors.mH
+    return result
+
+
+def _whole(p: Tensor, q: Tensor) -> Tensor:
+    """:func:`balancer` for matrices of full rank, or none."""
     eye = torch.eye(p.shape[-1], dtype=p.dtype)
     sizes = [one.diagonal(dim1=-2, dim2=-1).real.mean(-1)[..., None, None] for one in (p, q)]
     empty = [size <= 0 for size in sizes]

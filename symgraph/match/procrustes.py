@@ -40,6 +40,13 @@ def polar(c: Tensor) -> Tensor:
     return result
 
 
+def image(c: Tensor, rank: int) -> Tensor:
+    """The projector on the image of correlations ``c[.., n, n]`` of that rank: where they tell the best match."""
+    u = torch.linalg.svd(c)[0][..., :rank]
+    projector: Tensor = u @ u.mT
+    return projector
+
+
 def _fixing_ones(c: Tensor) -> Tensor:
     n = c.shape[-1]
     frame = householder_to_ones(n).to(c)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from symgraph.algebra.elements import Element, compose
-from symgraph.match.ascent import Ascent, minus, random_element
+from symgraph.match.ascent import Ascent, minus, random_element, whole
 from symgraph.match.pieces import Pieces
 from symgraph.match.selection import Selection
 from symgraph.spec.model import SymmetrySpec
@@ -87,7 +87,7 @@ def _flipped(best: Ascent, b: list[Tensor], selection: Selection, sweeps: int, t
     """Try the other sign of whole tensors, with all else following: beside matrices, which follow a sign, it stays hidden."""
     for name, freedom in selection.spaces.items():
         space, pieces = best.pieces.spaces[name], best.pieces
-        if space.size > 1 or not freedom.signs or best.perfect:
+        if not whole(space) or not freedom.signs or best.perfect:
             continue
         beside = {other for k in pieces.touching(name) for other in pieces.shapes[k].spaces if other in selection.spaces}
         if any(selection.spaces[other].matrix for other in beside):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -242,6 +243,50 @@ def centred() -> tuple[Centred, SymmetrySpec]:
     return module, spec_of(module, spaces, axes, scales=dict.fromkeys(axes, "whole[s]"))
 
 
+class Chain(nn.Module):
+    """7 -> 3 -> 8 -> tanh 10 -> 9 -> 2: one linear space is wider than what enters it, one than what it is read by."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (7, 3, 8, 10, 9, 2)
+        self.layers = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in pairwise(widths))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for k, layer in enumerate(self.layers):
+            x = torch.tanh(layer(x)) if k == 2 else layer(x)
+        return x
+
+
+def chain() -> tuple[Chain, SymmetrySpec]:
+    module = made(Chain)
+    spaces = [space(name, size, Group.GENERAL_LINEAR) for name, size in (("small", 3), ("wide", 8), ("last", 9))]
+    spaces.append(space("hidden", 10, Group.SIGNED_PERMUTATION, scales=(Scale(name="s", kind="sign"),)))
+    words = (("small", "7"), ("wide", "small'"), ("hidden[s]", "wide'"), ("last", "hidden[s]"), ("2", "last'"))
+    return module, spec_of(module, spaces, {f"layers.{k}.weight": " | ".join(pair) for k, pair in enumerate(words)})
+
+
+class Packed(nn.Module):
+    """Two gains before one packed projection: a scale of size one for every coordinate, on a part of an axis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Parameter(torch.empty(5)), nn.Parameter(torch.empty(5))
+        self.packed = nn.Linear(5, 6, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        parts = zip((self.first, self.second), self.packed.weight.chunk(2), strict=True)
+        return torch.cat([(x * gain) @ weight.mT for gain, weight in parts], -1)
+
+
+def packed() -> tuple[Packed, SymmetrySpec]:
+    module = made(Packed)
+    scale = (Scale(name="s", kind="real"),)
+    spaces = [space("x", 5, Group.TRIVIAL)]
+    spaces += [space(name, 1, Group.DIAGONAL, per=("x",), scales=scale) for name in ("one", "two")]
+    axes = {"first": "x one[s]", "second": "x two[s]", "packed.weight": "one[s^-1] 3 + two[s^-1] 3 | x"}
+    return module, spec_of(module, spaces, axes)
+
+
 def made(kind: type[nn.Module], seed: int = 0) -> nn.Module:
     """A module in float64 with weights of its own for every seed."""
     module = kind().double().eval().requires_grad_(False)
@@ -261,8 +306,15 @@ def inputs(name: str) -> Tensor:
     generator = torch.Generator().manual_seed(7)
     if name == "transformer":
         return torch.randint(VOCABULARY, (4, 5), generator=generator)
-    shape = {"perceptron": (16, 7), "attention": (3, 6, 10), "centred": (16, 15)}[name]
+    shape = {"perceptron": (16, 7), "chain": (16, 7), "packed": (16, 5), "attention": (3, 6, 10), "centred": (16, 15)}[name]
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-SAMPLES = {"perceptron": perceptron, "attention": attention, "transformer": transformer, "centred": centred}
+SAMPLES = {
+    "perceptron": perceptron,
+    "attention": attention,
+    "transformer": transformer,
+    "centred": centred,
+    "chain": chain,
+    "packed": packed,
+}

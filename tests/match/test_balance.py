@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from symgraph.algebra.sampling import conditioned
 from symgraph.match.balance import balance, balancer, least_scales
 from symgraph.match.gauge import gauge
 from symgraph.match.selection import select
@@ -75,6 +76,27 @@ def test_balancer(dtype):
     alone = balancer(p, torch.zeros_like(q))
     assert torch.allclose(alone @ p @ alone, torch.eye(4, dtype=dtype).expand(2, 4, 4), atol=1e-9)
     assert torch.allclose(balancer(0 * p, 0 * q), torch.eye(4, dtype=dtype).expand(2, 4, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.complex128])
+@pytest.mark.parametrize(("r", "s"), [(2, 6), (6, 2), (2, 3), (5, 4), (2, 0), (0, 3)])
+def test_balancer_of_deficient_sides(r, s, dtype):
+    """From everywhere on the orbit the same Gram matrices up to a unitary; nothing moves that is balanced."""
+    n, generator = 6, torch.Generator().manual_seed(r + 10 * s)
+    x, y = (torch.randn(2, n, k, generator=generator, dtype=dtype) for k in (r, s))
+    spectra = []
+    for seed in range(3):
+        g = conditioned((2,), n, torch.Generator().manual_seed(seed), 1.0, dtype)
+        p, q = g @ x @ x.mH @ g.mH, torch.linalg.inv(g).mH @ y @ y.mH @ torch.linalg.inv(g)
+        found = balancer(p, q, ranks=(r, s))
+        inverse = torch.linalg.inv(found)
+        p, q = found @ p @ found.mH, inverse.mH @ q @ inverse
+        spectra.append(torch.linalg.eigvalsh(torch.cat([p, q], -1) @ torch.cat([p, q], -1).mH))
+        assert (balancer(p, q, ranks=(r, s)) - torch.eye(n, dtype=dtype)).abs().max() < 1e-6
+        both = (p @ q - q @ p).abs().max()  # equal where both are, and apart where only one is
+        assert both < 1e-8
+    assert torch.allclose(spectra[0], spectra[1], atol=1e-8)
+    assert torch.allclose(spectra[0], spectra[2], atol=1e-8)
 
 
 def test_scales_by_newton_and_closed_form():
