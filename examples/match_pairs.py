@@ -106,6 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--method", help="one row of one's own instead: naive, weights, learned or dual")
     parser.add_argument("--only", action="append", help="with --method: a kind, role or space that takes part")
     parser.add_argument("--without", action="append", help="with --method: one that does not")
+    parser.add_argument("--parametrization", action="append", metavar="KIND=NAME", default=[], help="as orthogonal=exp")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--lr", type=float, default=3e-3)
     given = parser.parse_args(arguments)
@@ -126,6 +127,8 @@ def main(arguments: list[str] | None = None) -> None:
         for title, row in rows.items():
             learns = row.get("method") in LEARNING
             options: dict[str, Any] = {"steps": given.steps, "lr": given.lr} if learns else {}
+            if learns and given.parametrization:
+                options["parametrizations"] = dict(one.split("=") for one in given.parametrization)
             key = "; ".join([name, title, *(f"{option} {value}" for option, value in options.items())])
             if key not in done:
                 pair = pair or Pair(zoo, name)

@@ -22,7 +22,7 @@ import torch
 from torch import Generator, Tensor
 
 from symgraph.algebra import sampling
-from symgraph.algebra.elements import Element, Elements, Matrix, Monomial, compose, depth
+from symgraph.algebra.elements import Element, Elements, Matrix, Monomial, compose, depth, lead
 from symgraph.match.assignment import Correlations, Parity, assign, monomial, solve
 from symgraph.match.pieces import Occurrence, Pieces, anchored, correlation, front, per_index
 from symgraph.match.procrustes import image, procrustes
@@ -223,51 +223,57 @@ def _by_parity(ascent: Ascent, freedom: Freedom, occurrences: Sequence[Occurrenc
 
 
 def _nested(ascent: Ascent, space: Space, inner: list[str], chosen: Sequence[int]) -> dict[str, Element]:
-    """Assignment of an outer space over the best match of what depends on it."""
+    """Assignment of an outer space, with its signs, over the best match of what depends on it."""
     signs = ascent.freedom[space.name].signs
-    rolls = [_rolled(ascent, space, inner, chosen, r) for r in range(space.size)]
+    choices = list(product((1.0, -1.0), repeat=len(signs)))
+    options = [(r, dict(zip(signs, choice, strict=True))) for r in range(space.size) for choice in choices]
+    rolls = [_rolled(ascent, space, inner, chosen, r, choice) for r, choice in options]
     old = torch.arange(space.size)
-    profit = torch.zeros(*rolls[0][0].shape, space.size, dtype=rolls[0][0].dtype)
-    for r, (value, _) in enumerate(rolls):  # value[.., j] pairs a's index (j + r) % n with b's index j
+    values = torch.stack([value for value, _ in rolls])
+    values = values.reshape(space.size, len(choices), *values.shape[1:])
+    best, which = values.max(1)  # [r, *per, n], over the signs
+    profit = torch.zeros(*best.shape[1:], space.size, dtype=best.dtype)
+    for r, value in enumerate(best):  # value[.., j] pairs a's index (j + r) % n with b's index j
         profit[..., (old + r) % space.size, old] = value
     permutation = solve(profit)
     roll = (torch.argsort(permutation, dim=-1) - old) % space.size  # for every index of b
+    option = roll * len(choices) + which.gather(0, roll[None])[0]
     found = [elements for _, elements in rolls]
-    result = {
-        name: _pick([one[name] for one in found], roll, space, ascent.pieces.spaces[name])
-        for name in found[0]
-        if name != space.name
-    }
-    turned = [own for one in found if isinstance(own := one.get(space.name), Monomial)]
-    kept = {name: torch.stack([own.sign[name] for own in turned]).gather(0, roll[None])[0] for name in signs if turned}
+    result = {name: _pick([one[name] for one in found], option, space, ascent.pieces.spaces[name]) for name in found[0]}
+    kept = {name: torch.tensor([choice[name] for _, choice in options], dtype=torch.float64)[option] for name in signs}
     return {**result, space.name: monomial(space, permutation, kept)}
 
 
-def _rolled(ascent: Ascent, space: Space, inner: list[str], chosen: Sequence[int], r: int) -> tuple[Tensor, dict[str, Element]]:
-    """``a`` rolled by r along a space, the dependent ones matched: inner products [*per, n] by index, and the elements."""
+def _rolled(
+    ascent: Ascent, space: Space, inner: list[str], chosen: Sequence[int], r: int, signs: Mapping[str, float]
+) -> tuple[Tensor, dict[str, Element]]:
+    """``a`` rolled by r along a space, ``b`` with its signs, the dependent spaces matched.
+
+    Returns the inner products ``[*per, n]`` by index, and the elements of the dependent spaces.
+    """
     pieces = ascent.pieces.subset(chosen)
     places = pieces.occurrences[space.name]
-    a = [ascent.a[number] for number in chosen]
+    a, b = ([side[number] for number in chosen] for side in (ascent.a, ascent.b))
     for one in places:
         a[one.piece] = torch.roll(a[one.piece], -r, dims=one.k)
-    sub = Ascent(pieces, a, [ascent.b[number] for number in chosen], {name: ascent.freedom[name] for name in inner})
+    if min(signs.values(), default=1.0) < 0:
+        still = torch.arange(space.size).expand(*lead(space, pieces.spaces), space.size)
+        turned = {name: torch.full(still.shape, sign, dtype=torch.float64) for name, sign in signs.items()}
+        b = pieces.apply({space.name: monomial(space, still, turned)}, b)
+    sub = Ascent(pieces, a, b, {name: ascent.freedom[name] for name in inner})
     order = sub.settle([name for name in inner if pieces.occurrences[name]], set(pieces.spaces) - set(inner))
-    signs = ascent.freedom[space.name].signs
-    if signs:  # the outer indices keep their places here, but not their signs
-        sub.freedom = {**sub.freedom, space.name: Freedom(signs=signs)}
-        order = [space.name, *order]
-    if signs or not sub.complete:
+    if not sub.complete:
         sub.run(order, INNER_SWEEPS, 1e-6)
     first = {one.piece: one for one in reversed(places)}
     value = sum(per_index(sub.a[k] * sub.b[k], one) for k, one in first.items())
     return torch.as_tensor(value), sub.elements
 
 
-def _pick(found: Sequence[Element], roll: Tensor, outer: Space, inner: Space) -> Element:
-    """At every index of the outer space the element that was found for its roll: ``roll[*outer.per, n]``."""
+def _pick(found: Sequence[Element], option: Tensor, outer: Space, inner: Space) -> Element:
+    """At every index of the outer space the element that was found for its option: ``option[*outer.per, n]``."""
     names = (*outer.per, outer.name)
     order = sorted(range(len(names)), key=lambda k: inner.per.index(names[k]))
-    aligned = roll.permute(order)
+    aligned = option.permute(order)
     lead = found[0].matrix.shape[:-2] if isinstance(found[0], Matrix) else found[0].permutation.shape[:-1]
     shape = [size if name in names else 1 for name, size in zip(inner.per, lead, strict=True)]
     which = aligned.reshape(shape).expand(lead)

@@ -287,6 +287,36 @@ def packed() -> tuple[Packed, SymmetrySpec]:
     return module, spec_of(module, spaces, axes)
 
 
+class Gates(nn.Module):
+    """Three heads of five gated values: a head has a sign, and so has every value in it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.value, self.gate, self.out = nn.Linear(7, 15, bias=False), nn.Linear(7, 15), nn.Linear(15, 4, bias=False)
+        self.gain = nn.Parameter(torch.empty(15))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.out(self.gain * self.value(x) * torch.sigmoid(self.gate(x)))
+        return result
+
+
+def gates() -> tuple[Gates, SymmetrySpec]:
+    module = made(Gates)
+    sign, scale = Scale(name="s", kind="sign"), Scale(name="t", kind="real")
+    spaces = [
+        space("head", 3, Group.SIGNED_PERMUTATION, scales=(sign,)),
+        space("inner", 5, Group.MONOMIAL, per=("head",), scales=(scale,)),
+    ]
+    axes = {
+        "value.weight": "head[s] inner | 7",
+        "gate.weight": "head inner | 7",
+        "gate.bias": "head inner",
+        "gain": "head inner[t]",
+        "out.weight": "4 | head[s] inner[t^-1]",
+    }
+    return module, spec_of(module, spaces, axes)
+
+
 def made(kind: type[nn.Module], seed: int = 0) -> nn.Module:
     """A module in float64 with weights of its own for every seed."""
     module = kind().double().eval().requires_grad_(False)
@@ -306,7 +336,15 @@ def inputs(name: str) -> Tensor:
     generator = torch.Generator().manual_seed(7)
     if name == "transformer":
         return torch.randint(VOCABULARY, (4, 5), generator=generator)
-    shape = {"perceptron": (16, 7), "chain": (16, 7), "packed": (16, 5), "attention": (3, 6, 10), "centred": (16, 15)}[name]
+    shape = {
+        "perceptron": (16, 7),
+        "chain": (16, 7),
+        "packed": (16, 5),
+        "gates": (16, 7),
+        "gates": (16, 7),
+        "attention": (3, 6, 10),
+        "centred": (16, 15),
+    }[name]
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
@@ -317,4 +355,5 @@ SAMPLES = {
     "centred": centred,
     "chain": chain,
     "packed": packed,
+    "gates": gates,
 }
