@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import torch
 
 from symgraph.frontend.graph import Origin
+from symgraph.infer.affine import affine
 from symgraph.infer.interpret import law_of, letter_sizes
-from symgraph.infer.ir import Op, Program, Value, map_values
+from symgraph.infer.ir import Op, Program, Value
 from symgraph.rules import Law, Structure
 from symgraph.rules.law import Axis, Pattern, letters_of
 
@@ -148,29 +148,12 @@ def _products(
     return found
 
 
-def _affine(value: Value, op: Op, parametric: set[int]) -> tuple[float, float]:
-    """(multiplier, offset) of the gain as a function of the tensor, by evaluating it at three points."""
-    gain = next(each for each in op.operands if id(each) in parametric)
-    zero, one, two = (_evaluate(gain, value, point) for point in (0.0, 1.0, 2.0))
-    offset, multiplier = zero.flatten()[0], (one - zero).flatten()[0]
-    uniform = bool((zero == offset).all()) and bool(((one - zero) == multiplier).all())
-    if not uniform or not torch.equal(two, one + (one - zero)) or multiplier == 0:
+def _gain(value: Value, op: Op, parametric: set[int]) -> tuple[float, float]:
+    """(multiplier, offset) of the gain that a product reads as a function of the tensor."""
+    found = affine(next(each for each in op.operands if id(each) in parametric), value)
+    if found is None:
         raise _FailedError
-    return float(multiplier), float(offset)
-
-
-def _evaluate(value: Value, tensor: Value, point: float) -> torch.Tensor:
-    if value is tensor:
-        return torch.full(value.shape, point, dtype=torch.float64)
-    if value.constant is not None:
-        return value.constant.double() if value.is_float else value.constant
-    producer = value.producer
-    if producer is None:
-        raise _FailedError
-    if producer.target in (aten._to_copy.default, aten.to.dtype, aten.type_as.default):
-        return _evaluate(producer.args[0], tensor, point)
-    read: Callable[[Value], Any] = lambda each: _evaluate(each, tensor, point)  # noqa: E731
-    return torch.as_tensor(producer.target(*map_values(producer.args, read), **map_values(producer.kwargs, read)))
+    return found
 
 
 def _try(
@@ -179,7 +162,7 @@ def _try(
 ) -> Absorbed | None:  # fmt: skip
     walk = _Walk(users)
     try:
-        multiplier, offset = _affine(value, products[0][0], parametric)
+        multiplier, offset = _gain(value, products[0][0], parametric)
         for op, _, _ in products:
             walk.seen.add(id(op))
         for op, x, axis in products:

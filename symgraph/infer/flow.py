@@ -7,7 +7,7 @@ It is taken back where a parameter is added to the same tensor. What happens in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -16,12 +16,15 @@ from symgraph.infer.changes import (
     READS,
     SAME,
     SOFTMAX,
+    SORTS,
     STOCHASTIC,
     Change,
     Read,
     Taken,
+    before_views,
     coefficient,
     lets_pass,
+    sorted_axis,
 )  # fmt: skip
 from symgraph.infer.frames import (
     DATA,
@@ -35,72 +38,22 @@ from symgraph.infer.frames import (
     letters_in,
     pattern_frame,
     whole,
-    windows,
 )  # fmt: skip
 from symgraph.infer.frames import Run as FrameRun
-from symgraph.infer.interpret import Typing, law_of, letter_sizes, varying_axes
-from symgraph.infer.ir import Op, Program, Value
-from symgraph.infer.naming import parametric_values
-from symgraph.infer.solve import Solution
-from symgraph.infer.spaces import IndexSpace
+from symgraph.infer.interpret import varying_axes
+from symgraph.infer.ir import Op, Value
+from symgraph.infer.surroundings import Surroundings
 from symgraph.rules.fixed import fixed_operator
 from symgraph.rules.law import PADDED, Law, Structure, Term, pattern_letters
 
 aten = torch.ops.aten
 
+
 @dataclass
-class Flow:
-    """The program with what following changes needs to know of it."""
+class Flow(Surroundings):
+    """Follows changes through a program; what was found of inexact ones is remembered."""
 
-    program: Program
-    typing: Typing
-    solution: Solution
-    users: dict[Value, list[Op]] = field(default_factory=dict)
-    order: dict[int, int] = field(default_factory=dict)
-    parametric: set[int] = field(default_factory=set)
-    outputs: set[int] = field(default_factory=set)
-    fresh: int = 0
     memo: dict[tuple[int, Frame], bool] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.users = self.program.users()
-        self.order = {id(op): index for index, op in enumerate(self.program.ops)}
-        self.parametric = parametric_values(self.program)
-        self.outputs = {id(value) for value in self.program.outputs}
-        self.laws: dict[int, tuple[Law | None, list[Value], dict[str, int]]] = {}
-
-    def law(self, op: Op) -> tuple[Law, list[Value], dict[str, int]]:
-        """The law of an operator, its operands, and the sizes of its letters."""
-        if id(op) not in self.laws:
-            law, values = law_of(op)
-            self.laws[id(op)] = (law, values, letter_sizes(law, values, op) if law is not None else {})
-        law, values, sizes = self.laws[id(op)]
-        if law is None:
-            raise BrokenError
-        return law, values, sizes
-
-    def letter(self) -> str:
-        """A letter that no frame has yet."""
-        self.fresh += 1
-        return f"l{self.fresh}"
-
-    def frames(self, value: Value, free: dict[IndexSpace, list[tuple[int, int]]]) -> list[Frame]:
-        """All combinations of windows of a tensor's axes, without letters; none where they cannot be written so."""
-        found: list[Frame] = [()]
-        try:
-            for space in self.typing.types[value]:
-                found = [(*frame, runs) for frame in found for runs in windows(space, self.solution.layout, free)]
-        except BrokenError:  # a summand that is no window of whole factors
-            return []
-        return found
-
-    def named(self, frame: Frame, skip: frozenset[tuple[int, int]] = frozenset()) -> Frame:
-        """The frame with a new letter on every run, less those skipped: (axis, position among its runs)."""
-        return tuple(
-            tuple(run if (axis, index) in skip else FrameRun(run.size, run.low, run.high, self.letter())
-                  for index, run in enumerate(runs))
-            for axis, runs in enumerate(frame)
-        )  # fmt: skip
 
     # --- forward ------------------------------------------------------------------------------------------------------
 
@@ -152,24 +105,43 @@ class Flow:
         if op.target is fixed_operator:
             self._check_operator(op, change)
             return self.follow(op.results[0], change, after)
+        if op.target in SORTS:
+            return self._sorted(op, value, change, after)
         if self._masked(op, value):
             return self.follow(op.results[0], change, after)
         law, values, sizes = self.law(op)
-        positions = [index for index, each in enumerate(values) if each is value]
-        if len(positions) != 1 or len(law.results) != 1 or law.results[0] is None:
+        if len(law.results) != 1 or law.results[0] is None:
             raise BrokenError
-        position = positions[0]
-        pattern = law.operands[position]
-        if pattern is None:
+        position, known = self._letters(op, value, change.frame)
+        if known is None:
             return []
-        known: dict[str, Runs] = {}
-        for axis, runs in zip(pattern, change.frame, strict=True):
-            if axis != () and not assign(axis, runs, sizes, known):
-                return []
-        parts = known.keys() & law.summands
-        if parts and not parts & set(pattern_letters(law.results[0])):
-            return []  # on a part that is cut off here
         return self._result(op, law, values, sizes, position, known, change, after)
+
+    def _letters(self, op: Op, value: Value, frame: Frame) -> tuple[int, dict[str, Runs] | None]:
+        """Which operand of the operator a value is, and the runs of its letters on a frame; None where it is cut off there."""
+        law, values, sizes = self.law(op)
+        positions = [index for index, each in enumerate(values) if each is value]
+        if len(positions) != 1:
+            raise BrokenError
+        pattern = law.operands[positions[0]]
+        if pattern is None:
+            return positions[0], None
+        known: dict[str, Runs] = {}
+        for axis, runs in zip(pattern, frame, strict=True):
+            if axis != () and not assign(axis, runs, sizes, known):
+                return positions[0], None
+        parts = known.keys() & law.summands
+        if parts and not parts & set(pattern_letters(law.results[0] or ())):
+            return positions[0], None  # on a part that is not read
+        return positions[0], known
+
+    def _sorted(self, op: Op, value: Value, change: Change, after: int) -> list[Taken]:
+        """A constant along the axis moves all values alike, so that the order stays."""
+        axis = sorted_axis(op, len(value.shape))
+        if not is_constant(change.frame[axis]):
+            raise BrokenError
+        frame = tuple(constant(op.results[0].shape[axis]) if each == axis else runs for each, runs in enumerate(change.frame))
+        return self.follow(op.results[0], replace(change, frame=frame), after)
 
     def _masked(self, op: Op, value: Value) -> bool:
         """Whether the operator only takes entries out of a softmax: what is added to those is never seen."""
@@ -205,7 +177,7 @@ class Flow:
         result = law.results[0]
         assert result is not None
         scaled = change.coefficient * coefficient(op, position)
-        current = Change(change.frame, change.reads, scaled, change.exact)
+        current = replace(change, coefficient=scaled)
         state = dict(known)
         for index, entry in terms[0].powers:
             if index != position:
@@ -228,7 +200,7 @@ class Flow:
             if use.letter in state and use.letter in known and not is_constant(state[use.letter]) and law.mixes:
                 raise BrokenError
         frame = pattern_frame(result, sizes, {letter: state[letter] for letter in pattern_letters(result) if letter in state})
-        moved = Change(frame, current.reads, current.coefficient, exact)
+        moved = replace(current, frame=frame, exact=exact)
         if exact:
             absorbed = self.absorb(op, law, values, sizes, terms[0], result, moved, after)
             if absorbed is not None:
@@ -262,10 +234,10 @@ class Flow:
             changed = {letter for axis in varying for letter in pattern_letters((pattern[axis],))}
             if other.constant is not None and not varying and other.is_float:
                 value = float(other.constant.flatten()[0]) if other.constant.numel() else 1.0
-                return Change(change.frame, change.reads, change.coefficient * value, change.exact)
+                return replace(change, coefficient=change.coefficient * value)
             for letter in changed:
                 state[letter] = data(sizes[letter])
-            return Change(change.frame, change.reads, change.coefficient, False)
+            return replace(change, exact=False)
         summed = [letter for letter in letters if letter in known and letter not in result]
         if self._stochastic(other, pattern, summed) and all(is_constant(known[letter]) for letter in summed):
             return change
@@ -279,15 +251,13 @@ class Flow:
             if letter in state and any(run.letter for run in state[letter]):
                 state[letter] = tuple(FrameRun(run.size, run.low, run.high, DATA if run.letter else "")
                                       for run in state[letter])  # fmt: skip
-        return Change(change.frame, change.reads, change.coefficient, False)
+        return replace(change, exact=False)
 
     def _stochastic(self, value: Value, pattern: tuple[object, ...], summed: list[str]) -> bool:
         """Whether the value sums to one along the one letter that is summed."""
         if len(summed) != 1 or summed[0] not in pattern:
             return False
-        axis = pattern.index(summed[0])
-        while value.producer is not None and value.producer.target in SAME:
-            value = value.producer.args[0]
+        value, axis = before_views(value, pattern.index(summed[0]))
         producer = value.producer
         return producer is not None and producer.target in STOCHASTIC and producer.args[1] % len(value.shape) == axis
 
@@ -313,7 +283,7 @@ class Flow:
             if letter not in known or letter in state:
                 state[letter] = named[letter]
         read = Read(name, pattern_frame(pattern, sizes, named))  # type: ignore[arg-type]
-        return Change(change.frame, (*change.reads, read), change.coefficient, change.exact)
+        return replace(change, reads=(*change.reads, read))
 
     def _matched(self, runs: Runs, before: Runs | None) -> Runs:
         """Letters for the runs of a weight: those of the change where it has them, new ones elsewhere."""
@@ -340,7 +310,8 @@ class Flow:
             try:
                 frame = self._pull(op, result, change.frame, pattern, sizes)
                 sign = coefficient(op, index)
-                found = self._control(values[index], Change(frame, change.reads, -change.coefficient / sign), after, op)
+                pulled = replace(change, frame=frame, coefficient=-change.coefficient / sign)
+                found = self._control(values[index], pulled, after, op)
             except BrokenError:
                 continue
             if found is not None:
@@ -356,27 +327,32 @@ class Flow:
             if axis != () and not assign(axis, runs, sizes, known):  # type: ignore[arg-type]
                 raise BrokenError
         present = set(pattern_letters(pattern))  # type: ignore[arg-type]
-        if (known.keys() & self.law(op)[0].summands) - present:
+        summands = self.law(op)[0].summands
+        if (known.keys() & summands) - present:
             raise BrokenError  # on another summand
         for letter, runs in known.items():
             if letter not in present and not is_constant(runs):
                 raise BrokenError
-        for letter in present - set(known):
+        for letter in present - set(known) - summands:  # other summands of the operand stay as they are
             if op.target not in READS:
                 raise BrokenError
             known[letter] = constant(sizes[letter])  # the same for every row that can be read
         return pattern_frame(pattern, sizes, known)  # type: ignore[arg-type]
 
     def _control(self, value: Value, change: Change, after: int, reader: Op) -> Taken | None:
-        """The parameter that can add the change to a value which nothing else reads."""
-        if len(self.users.get(value, [])) != 1 or id(value) in self.outputs:
+        """The parameter that can add the change to a value which nothing else reads.
+
+        A parameter is read as often as the changed one.
+        """
+        users = self.users.get(value, [])
+        if id(value) in self.outputs:
             return None
         if value.tensor:
-            if value.buffer or self.order[id(reader)] <= after:
+            if value.buffer or self.order[id(reader)] <= after or len(users) != change.uses:
                 return None
-            return Taken(value.tensor, change.frame, change.reads, change.coefficient)
+            return Taken(value.tensor, change.frame, change.reads, change.coefficient, reader)
         op = value.producer
-        if op is None:
+        if op is None or any(self._letters(user, value, change.frame)[1] is not None for user in users if user is not reader):
             return None
         law, values, sizes = self.law(op)
         result = law.results[0]
@@ -392,7 +368,8 @@ class Flow:
             try:
                 frame = self._pull(op, result, change.frame, pattern, sizes)
                 factor = coefficient(op, index)
-                found = self._control(values[index], Change(frame, change.reads, change.coefficient / factor), after, op)
+                pulled = replace(change, frame=frame, coefficient=change.coefficient / factor)
+                found = self._control(values[index], pulled, after, op)
             except BrokenError:
                 continue
             if found is not None:

@@ -8,7 +8,7 @@ decided here: groups are read off when all facts are in (:mod:`symgraph.infer.so
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch import Tensor
@@ -98,7 +98,23 @@ def law_of(op: Op, typing: Typing | None = None) -> tuple[Law | None, list[Value
     """The law of an operator (None where there is no rule, or the rule has none for this call), and its operands."""
     rule = None if empty(op) else find_rule(op.target)
     call, values = call_of(op, typing)
-    return (rule(call) if rule is not None else None), values
+    law = rule(call) if rule is not None else None
+    return (_without_zeros(law, values) if law is not None else None), values
+
+
+def _without_zeros(law: Law, values: list[Value]) -> Law:
+    """The law less the monomials with a factor that is zero: the state before the first step asks nothing of a weight."""
+    zeros = {index for index, value in enumerate(values) if _is_zero(value)}
+    terms = tuple(each for each in law.terms
+                  if not any(index in zeros and (entry.degree or 0) > 0 for index, entry in each.powers))  # fmt: skip
+    return replace(law, terms=terms) if zeros else law
+
+
+def _is_zero(value: Value) -> bool:
+    constant = value.constant
+    if constant is None or value.data or not value.is_float or not constant.numel() or varying_axes(value):
+        return False
+    return not bool(constant.flatten()[0])
 
 
 def pinned_law(op: Op, values: list[Value], reason: str) -> Law:

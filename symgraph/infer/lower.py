@@ -323,4 +323,5 @@ def _approximate(solution: Solution, generators: list[Generator]) -> Iterable[mo
     for number, row in enumerate(approximate(solution, generators)):
         found = {slot[0]: int(weight) for slot, weight in row.items() if slot[1] == (0,) * len(slot[1])}
         weights = {name: found[value] for value, name in by_value.items() if value in found}
-        yield model.Approximate(name=f"scale_{number}", condition="eps -> s^2 eps", weights=weights)
+        shifted = {name: solution.offsets[name] for name in weights if name in solution.offsets}
+        yield model.Approximate(name=f"scale_{number}", condition="eps -> s^2 eps", weights=weights, offsets=shifted)

@@ -113,11 +113,25 @@ def _shortened(runs: Runs) -> Runs:
 def _try(flow: Flow, value: Value, frame: Frame) -> list[Taken] | None:
     """What takes a change of a parameter back at all places where it is used; None if it is seen."""
     users = flow.users[value]
-    first = flow.order[id(users[0])]
     try:
-        return flow.follow(value, Change(frame, exact=len(users) == 1), first)
+        return flow.follow(value, Change(frame, exact=len(users) == 1), flow.order[id(users[0])])
+    except BrokenError:
+        return _everywhere(flow, value, frame) if len(users) > 1 else None
+
+
+def _everywhere(flow: Flow, value: Value, frame: Frame) -> list[Taken] | None:
+    """What takes a change back that enters at several places (steps of a recurrence, shared layers): the same at each."""
+    users = flow.users[value]
+    change = Change(frame, uses=len(users))
+    try:
+        found = [flow.through(op, value, change, flow.order[id(op)]) for op in users]
     except BrokenError:
         return None
+    first, *others = ([each.relettered(frame) for each in taken] for taken in found)
+    readers = [{id(taken.reader) for taken in everywhere} for everywhere in zip(*found, strict=False)]
+    if not first or any(other != first for other in others) or any(len(each) < len(users) for each in readers):
+        return None
+    return found[0]
 
 
 # --- what comes out of a mean subtraction -----------------------------------------------------------------------------

@@ -17,6 +17,7 @@ import torch
 from symgraph.algebra.commutant import coordinate_classes, isotypic_blocks
 from symgraph.algebra.groups import Group
 from symgraph.frontend.graph import Origin
+from symgraph.infer.affine import offsets
 from symgraph.infer.dependence import Dependence, dependence
 from symgraph.infer.equations import Block, Equation, Layout, Slot, equations
 from symgraph.infer.interpret import Record, Typing
@@ -59,7 +60,10 @@ class TensorLayout:
 
 @dataclass(eq=False)
 class Solution:
-    """Leaves by index space, whole-tensor generators, and the tensors they stand on."""
+    """Leaves by index space, whole-tensor generators, and the tensors they stand on.
+
+    ``approximate`` ones scale ``tensor + offset`` for tensors in ``offsets``.
+    """
 
     leaves: dict[IndexSpace, Leaf]
     tensors: list[TensorLayout]
@@ -67,6 +71,7 @@ class Solution:
     signs: list[Row]
     approximate: list[Row]
     layout: Layout
+    offsets: dict[str, float]
 
     @cached_property
     def carriers(self) -> dict[IndexSpace, list[TensorLayout]]:
@@ -85,10 +90,14 @@ class Solution:
 
 
 class _Systems:
-    """One elimination for every leaf and two for whole tensors; over the rationals and over GF(2)."""
+    """One elimination for every leaf and two for whole tensors; over the rationals and over GF(2).
 
-    def __init__(self, learned: set[int]) -> None:
+    ``adding`` are operators that add a number to a parameter: loosely, it is the sum that is scaled.
+    """
+
+    def __init__(self, learned: set[int], adding: set[int]) -> None:
         self.learned = learned
+        self.adding = adding
         self.real: dict[IndexSpace | None, Elimination] = {}
         self.sign: dict[IndexSpace | None, Elimination] = {}
         self.loose = Elimination(0, self._prefer)
@@ -115,7 +124,7 @@ class _Systems:
         if changed and equation.leaf is not None:
             self._note(equation)
         _sign_equations(sign, equation)
-        if equation.leaf is None and not equation.soft:
+        if equation.leaf is None and not equation.soft and not (id(equation.source.op) in self.adding and not equation.entries):
             _scale_equations(self.loose, equation)
 
     def _note(self, equation: Equation) -> None:
@@ -181,7 +190,8 @@ def solve(program: Program, typing: Typing) -> Solution:
     """Groups, generators and dependence of all leaves that stand on a parameter or buffer."""
     layout = Layout()
     tensors = [_tensor(name, value, typing, layout) for name, value in program.tensors.items()]
-    systems = _Systems({id(value) for value in program.tensors.values()})
+    shifted = offsets(program)
+    systems = _Systems({id(value) for value in program.tensors.values()}, {id(op) for _, ops in shifted.values() for op in ops})
     for applied in typing.applied:
         for equation in equations(applied, layout, typing.types):
             systems.add(equation)
@@ -196,7 +206,7 @@ def solve(program: Program, typing: Typing) -> Solution:
     exact = systems.system(systems.real, None, 0).basis(wholes)
     loose = systems.loose.basis(wholes)
     signs = systems.system(systems.sign, None, 2).basis(wholes)
-    return Solution(leaves, tensors, exact, signs, loose, layout)
+    return Solution(leaves, tensors, exact, signs, loose, layout, {value.tensor: each for value, (each, _) in shifted.items()})
 
 
 def _ordered(near: Dependence, tensors: list[TensorLayout]) -> Dependence:

@@ -139,3 +139,48 @@ def rnn_relu(
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """The same with one gate and relu."""
     return _run(_simple_cell(torch.relu), x, [state], weights, layers, dropout, train, bidirectional, batch_first)
+
+
+def _one_step(gates: int, states: int) -> Callable[[Draw], list[Example]]:
+    def examples(draw: Draw) -> list[Example]:
+        given = [draw(2, 7) for _ in range(states)]
+        weights = _weights(draw, gates, 5, 7, 1, 1)
+        return [example(draw(2, 5), given if states == 2 else given[0], *weights[: 2 + biases]) for biases in (0, 2)]
+
+    return examples
+
+
+def _given(*weights: Tensor | None) -> list[Tensor]:
+    return [each for each in weights if each is not None]
+
+
+@composite("aten.lstm_cell.default", examples=_one_step(4, 2))
+def lstm_cell(
+    x: Tensor, states: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> State:
+    """One step: the next hidden and cell states."""
+    return _lstm_cell(x, tuple(states), _given(w_ih, w_hh, b_ih, b_hh))
+
+
+@composite("aten.gru_cell.default", examples=_one_step(3, 1))
+def gru_cell(
+    x: Tensor, state: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
+    """One step: the next hidden state."""
+    return _gru_cell(x, (state,), _given(w_ih, w_hh, b_ih, b_hh))[0]
+
+
+@composite("aten.rnn_tanh_cell.default", examples=_one_step(1, 1))
+def rnn_tanh_cell(
+    x: Tensor, state: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
+    """One step with one gate and tanh."""
+    return _simple_cell(torch.tanh)(x, (state,), _given(w_ih, w_hh, b_ih, b_hh))[0]
+
+
+@composite("aten.rnn_relu_cell.default", examples=_one_step(1, 1))
+def rnn_relu_cell(
+    x: Tensor, state: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None
+) -> Tensor:
+    """The same with relu."""
+    return _simple_cell(torch.relu)(x, (state,), _given(w_ih, w_hh, b_ih, b_hh))[0]

@@ -53,7 +53,7 @@ def _problems(spec: SymmetrySpec) -> Iterator[str]:
     for shift in spec.shifts:
         yield from (f"shift {shift.name!r}: {problem}" for problem in context.shift(shift))
     for one in spec.approximate:
-        unknown = sorted(one.weights.keys() - context.owners.keys())
+        unknown = sorted((one.weights.keys() | one.offsets.keys()) - context.owners.keys())
         yield from (f"approximate {one.name!r}: no tensor {name!r}" for name in unknown)
 
 

@@ -234,11 +234,15 @@ class Pin(Strict):
 
 
 class Approximate(Strict):
-    """A scale that only an epsilon breaks: tensor ``t`` is multiplied by ``s ** weights[t]`` under the condition."""
+    """A scale that only an epsilon breaks: tensor ``t`` is multiplied by ``s ** weights[t]`` under the condition.
+
+    Of a tensor in ``offsets`` (a gain kept as its difference from one), it is ``t + offset`` that is multiplied.
+    """
 
     name: str
     condition: str
     weights: dict[str, int]
+    offsets: dict[str, float] = Field(default_factory=dict)
     provenance: tuple[Fact, ...] = ()
 
     _lists = field_validator("provenance", mode="before")(_tuples)
