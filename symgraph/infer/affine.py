@@ -1,4 +1,4 @@
-"""Values that are a parameter times a number plus a number: gains kept as their difference from one."""
+"""Values that a single parameter gives: gains kept as their difference from one, roots of variances."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from symgraph.infer.ir import Op, Program, Value, map_values
 
 aten = torch.ops.aten
 CASTS = {aten._to_copy.default, aten.to.dtype, aten.type_as.default}
+SHAPES = {aten.view.default, aten.reshape.default, aten._unsafe_view.default, aten.unsqueeze.default, aten.alias.default}
+POWERS = {aten.rsqrt.default: -0.5, aten.sqrt.default: 0.5, aten.reciprocal.default: -1.0}
 
 
 def affine(value: Value, tensor: Value) -> tuple[float, float] | None:
@@ -39,6 +41,37 @@ def offsets(program: Program) -> dict[Value, tuple[float, list[Op]]]:
         if parts is not None and parts[1]:
             found[tensor] = (parts[1] / parts[0], chain)
     return found
+
+
+def derived(value: Value) -> tuple[Value, float, float] | None:
+    """(tensor, power, offset) of a value that is ``(tensor + offset) ** power`` of a tensor with one axis, if it is."""
+    power, offset = 1.0, 0.0
+    while not value.tensor:
+        op = value.producer
+        if op is None or sum(size != 1 for size in value.shape) > 1:
+            return None
+        step = _step(op)
+        if step is None or (offset and step[0] != 1.0):
+            return None
+        power, offset = power * step[0], offset + step[1]
+        value = op.args[0]
+    return (value, power, offset) if len(value.shape) == 1 else None
+
+
+def _step(op: Op) -> tuple[float, float] | None:
+    """(power, number added) of an operator on one tensor, as far as it is one or the other."""
+    if op.target in CASTS | SHAPES:
+        return 1.0, 0.0
+    if op.target in POWERS:
+        return POWERS[op.target], 0.0
+    number = op.args[1] if len(op.args) == 2 and not op.kwargs else None
+    if isinstance(number, Value) and number.constant is not None and not number.data and number.constant.numel() == 1:
+        number = number.constant.item()
+    if not isinstance(number, int | float):
+        return None
+    if op.target is aten.pow.Tensor_Scalar:
+        return float(number), 0.0
+    return (1.0, float(number)) if op.target in (aten.add.Tensor, aten.add.Scalar) else None
 
 
 def _alone(value: Value, users: dict[Value, list[Op]]) -> Op | None:

@@ -27,11 +27,12 @@ SAME = {aten.alias.default, aten.clone.default, aten._to_copy.default, aten.to.d
 
 @dataclass(frozen=True)
 class Read:
-    """A tensor that a change was multiplied with: its frame names the letters of its axes."""
+    """A tensor that a change was multiplied with, read as ``(tensor + offset) ** power``; its frame has letters on all axes."""
 
     tensor: str
     frame: Frame
-    reciprocal: bool = False
+    power: float = 1.0
+    offset: float = 0.0
 
 
 @dataclass(frozen=True)

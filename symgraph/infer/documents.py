@@ -93,14 +93,15 @@ def _term(entry: Taken, lengths: dict[str, int], ones: int) -> model.ShiftTerm:
     out = "".join(alphabet[run.letter] if run.letter else next(spare) for run in runs)
     reads = [[run for each in read.frame for run in each] for read in entry.reads]
     texts = ["".join(alphabet[run.letter] for run in each) for each in reads]
-    views = tuple(_view(read.tensor, each, lengths, read.reciprocal) for read, each in zip(entry.reads, reads, strict=True))
+    views = tuple(_view(read.tensor, each, lengths, read.power, read.offset)
+                  for read, each in zip(entry.reads, reads, strict=True))  # fmt: skip
     return model.ShiftTerm(
         target=_view(entry.tensor, runs, lengths), equation=f"{','.join([value, *texts])}->{out}", reads=views,
         coefficient=entry.coefficient,
     )  # fmt: skip
 
 
-def _view(tensor: str, runs: list[FrameRun], lengths: dict[str, int], reciprocal: bool = False) -> model.View:
+def _view(tensor: str, runs: list[FrameRun], lengths: dict[str, int], power: float = 1.0, offset: float = 0.0) -> model.View:
     shape = tuple(run.size for run in runs)
     window = tuple((run.low, run.low + lengths.get(run.letter, run.high - run.low)) for run in runs)
-    return model.View(tensor=tensor, shape=shape, window=window, reciprocal=reciprocal)
+    return model.View(tensor=tensor, shape=shape, window=window, power=power, offset=offset)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from symgraph.infer.affine import derived
 from symgraph.infer.changes import (
     MASKED,
     READS,
@@ -186,15 +187,16 @@ class Flow(Surroundings):
                 current = self._multiply(law, values, sizes, index, position, state, known, current, op)
         kept = set(pattern_letters(result))
         alone = [letter for letter in known if letter not in kept and len(terms[0].powers) == 1]
+        level = law.uniform and position == 0 and self._level(law, known, kept)
         read_by_data = op.target in READS and not all(is_constant(known[letter]) for letter in alone)
-        moved_positions = set() if op.target in READS else self.positions(law, terms[0], kept)
-        windowed = op.target not in READS and self.windowed(law, terms[0], kept)
+        moved_positions = set() if op.target in READS or level else self.positions(law, terms[0], kept)
+        windowed = op.target not in READS and not level and self.windowed(law, terms[0], kept)
         for letter in pattern_letters(result):
             if letter not in law.summands:
                 unknown = read_by_data or letter in moved_positions
                 state.setdefault(letter, data(sizes[letter]) if unknown else constant(sizes[letter]))
         exact = current.exact and not windowed and DATA not in letters_in(tuple(state.values()))
-        if alone and op.target not in READS:  # a sum of the change: its number is not kept
+        if alone and op.target not in READS and not level:  # a sum of the change: its number is not kept
             exact = False
         for use in law.uses:
             if use.letter in state and use.letter in known and not is_constant(state[use.letter]) and law.mixes:
@@ -206,6 +208,12 @@ class Flow(Surroundings):
             if absorbed is not None:
                 return [absorbed]
         return self.follow(op.results[0], moved, after)
+
+    def _level(self, law: Law, known: dict[str, Runs], kept: set[str]) -> bool:
+        """Whether a change of the first operand is the same at all positions of a law that keeps what is."""
+        elsewhere = {letter for pattern in law.operands[1:] for letter in pattern_letters(pattern or ())}
+        positions = {use.letter for use in law.uses if use.structure is Structure.FIXED} | (known.keys() - kept)
+        return all(is_constant(known[letter]) for letter in (positions & known.keys()) - elsewhere)
 
     def windowed(self, law: Law, monomial: Term, kept: set[str]) -> bool:
         """Whether pinned letters of the monomial give way to others: windows, paddings, pools."""
@@ -261,19 +269,20 @@ class Flow(Surroundings):
         producer = value.producer
         return producer is not None and producer.target in STOCHASTIC and producer.args[1] % len(value.shape) == axis
 
-    def _tensor(self, value: Value) -> tuple[str, Frame] | None:
-        """The tensor that a value is, and the frame in which it is read: factors of its axes, direct sums as a whole."""
-        if not value.tensor:
+    def _tensor(self, value: Value) -> Read | None:
+        """The tensor that a value is, or is made of, and the frame in which it is read: direct sums as a whole."""
+        found = (value, 1.0, 0.0) if value.tensor else derived(value)
+        if found is None:
             return None
-        return value.tensor, tuple(whole(space) for space in self.typing.types[value])
+        tensor, power, offset = found
+        return Read(tensor.tensor, tuple(whole(space) for space in self.typing.types[value]), power, offset)
 
     def _weight(
-        self, tensor: tuple[str, Frame], pattern: tuple[object, ...], sizes: dict[str, int], state: dict[str, Runs],
+        self, tensor: Read, pattern: tuple[object, ...], sizes: dict[str, int], state: dict[str, Runs],
         known: dict[str, Runs], change: Change,
     ) -> Change:  # fmt: skip
-        name, frame = tensor
         own: dict[str, Runs] = {}
-        for axis, runs in zip(pattern, frame, strict=True):
+        for axis, runs in zip(pattern, tensor.frame, strict=True):
             if axis != () and not assign(axis, runs, sizes, own):  # type: ignore[arg-type]
                 raise BrokenError
         named: dict[str, Runs] = {}
@@ -282,7 +291,7 @@ class Flow(Surroundings):
             named[letter] = self._matched(runs, before)
             if letter not in known or letter in state:
                 state[letter] = named[letter]
-        read = Read(name, pattern_frame(pattern, sizes, named))  # type: ignore[arg-type]
+        read = replace(tensor, frame=pattern_frame(pattern, sizes, named))  # type: ignore[arg-type]
         return replace(change, reads=(*change.reads, read))
 
     def _matched(self, runs: Runs, before: Runs | None) -> Runs:
@@ -348,7 +357,7 @@ class Flow(Surroundings):
         if id(value) in self.outputs:
             return None
         if value.tensor:
-            if value.buffer or self.order[id(reader)] <= after or len(users) != change.uses:
+            if self.order[id(reader)] <= after or len(users) != change.uses:
                 return None
             return Taken(value.tensor, change.frame, change.reads, change.coefficient, reader)
         op = value.producer

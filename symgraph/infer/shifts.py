@@ -38,7 +38,7 @@ def find_shifts(program: Program, typing: Typing, solution: Solution) -> list[mo
     free = _untouched(typing, solution)
     families: list[Family] = []
     for name, value in program.tensors.items():
-        if not value.buffer and flow.users.get(value):
+        if flow.users.get(value):
             for frame in flow.frames(value, free):
                 families += _of_window(flow, name, value, frame)
     families += _unread(flow, families)
@@ -288,7 +288,7 @@ def _contracted(
         taken = _constant_taken(flow, op, position, axis, named, constraint)
         if taken is None:
             continue
-        reads = (Read(constraint.gain, (named[axis],), reciprocal=True),) if constraint.gain else ()
+        reads = (Read(constraint.gain, (named[axis],), power=-1.0),) if constraint.gain else ()
         overlap = [each for each in known if each.tensor == weight.tensor and each.kind == "ignored"
                    and not any(run.letter for runs in each.frame[:axis] for run in runs)]  # fmt: skip
         frame_ = _less(named, [index for index in range(len(named)) if index != axis]) if overlap else named
@@ -315,7 +315,7 @@ def _constant_taken(
     along = tuple(FrameRun(run.size, run.low, run.high, run.letter or flow.letter()) for run in named[axis])
     reads = [Read(constraint.bias, (along,))]
     if constraint.gain:
-        reads.append(Read(constraint.gain, (along,), reciprocal=True))
+        reads.append(Read(constraint.gain, (along,), power=-1.0))
     change = Change(pattern_frame(result, sizes, known), tuple(reads))
     term = next(monomial for monomial in law.terms if any(index == position for index, _ in monomial.powers))
     try:

@@ -165,7 +165,7 @@ def _factors(*sizes: tuple[str, int]) -> tuple[str, ...]:
     return tuple(letter for letter, size in sizes if size != 1)
 
 
-def _convolution(call: Call, groups: int, transposed: bool) -> Law:
+def _convolution(call: Call, groups: int, transposed: bool, padding: object) -> Law:
     x, w = call.args[0], call.args[1]
     shape = call.shapes[0] or ()
     first = x.rank - (w.rank - 2) - 1
@@ -186,7 +186,8 @@ def _convolution(call: Call, groups: int, transposed: bool) -> Law:
     uses: list[Use] = []
     for letter in sorted(present - set(batch)):
         uses += pin(letter, "position of a convolution")
-    return Law(tuple(blank), (result,), tuple(terms), tuple(uses), sizes=(g, c, o))
+    uniform = not transposed and padding in (0, "valid", [0] * (w.rank - 2), [0], (0,) * (w.rank - 2))
+    return Law(tuple(blank), (result,), tuple(terms), tuple(uses), sizes=(g, c, o), uniform=uniform)
 
 
 def _convolutions(draw: Draw) -> list[Example]:
@@ -202,7 +203,7 @@ def _convolutions(draw: Draw) -> list[Example]:
 @rule("aten.conv1d", "aten.conv2d", "aten.conv3d", examples=_convolutions)
 def convolution(call: Call) -> Law:
     """``x[b, (g c), s..], w[(g o), c, k..], bias[(g o)] -> y[b, (g o), t..]``; positions are pinned."""
-    return _convolution(call, call.get(6, "groups", 1), transposed=False)
+    return _convolution(call, call.get(6, "groups", 1), transposed=False, padding=call.get(4, "padding", 0))
 
 
 @rule("aten.conv_transpose1d", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input", examples=lambda draw: [
@@ -211,18 +212,19 @@ def convolution(call: Call) -> Law:
 ])  # fmt: skip
 def transposed_convolution(call: Call) -> Law:
     """``x[b, (g c), s..], w[(g c), o, k..], bias[(g o)] -> y[b, (g o), t..]``."""
-    return _convolution(call, call.get(6, "groups", 1), transposed=True)
+    return _convolution(call, call.get(6, "groups", 1), transposed=True, padding=call.get(4, "padding", 0))
 
 
 @rule("aten.convolution", "aten._convolution.deprecated", examples=lambda draw: [
     example(draw(3, 5, 11), draw(7, 5, 3), draw(7), [2], [1], [1], False, [0], 1),
     example(draw(3, 5, 7, 11), draw(5, 7, 3, 3), draw(7), [2, 2], [0, 0], [1, 1], True, [0, 0], 1),
     example(draw(2, 15, 7), draw(21, 5, 3), None, [1], [1], [1], False, [0], 3),
+    example(draw(3, 5, 11), draw(7, 5, 3), None, [2], [0], [1], False, [0], 1),
     example(draw(3, 5, 11), draw(7, 5, 3), draw(7), [2], [1], [1], False, [0], 1, False, False, False),
 ])  # fmt: skip
 def general_convolution(call: Call) -> Law:
     """Either of the two, with its flag."""
-    return _convolution(call, call.args[8], transposed=call.args[6])
+    return _convolution(call, call.args[8], transposed=call.args[6], padding=call.args[4])
 
 
 @rule("aten.bilinear", examples=lambda draw: [example(draw(3, 5), draw(3, 7), draw(11, 5, 7), draw(11))])

@@ -150,7 +150,9 @@ class Law:
     the letter stays on the result (softmax, cumsum): nothing else may depend on such an index. ``sizes`` gives the
     sizes of letters that never stand alone on an axis. ``points`` says of integer results what they mean: (kind, letter of
     the space that they point to). ``implies`` pairs letters (s, e): every index of s belongs to one index of e;
-    ``follows``: and the order along s is that of e.
+    ``follows``: and the order along s is that of e. ``uniform``: what is the same at every position along the pinned or
+    summed letters of the first operand comes out the same at every position; as it is, if the monomial has no other factor
+    (an average), and times the sum of the others over those letters if it has (a convolution without padding).
     """
 
     operands: tuple[Pattern | None, ...]
@@ -162,6 +164,7 @@ class Law:
     points: tuple[tuple[str, str] | None, ...] = ()
     implies: tuple[tuple[str, str], ...] = ()
     follows: tuple[tuple[str, str], ...] = ()
+    uniform: bool = False
 
     @property
     def summands(self) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 from math import prod
 
@@ -48,7 +49,8 @@ def _of_all(draw: Draw) -> list[Example]:
 @rule("aten.sum.dim_IntList", "aten.mean.dim", "aten.nansum", "aten.nanmean", examples=_by_list)
 def linear_reduction(call: Call) -> Law:
     """``sum_k x[.., k]``, ``mean_k x[.., k]``: pairs the axis with the vector of ones."""
-    return reduce(call, call.get(1, "dim"), call.get(2, "keepdim", False), LINEAR)
+    law = reduce(call, call.get(1, "dim"), call.get(2, "keepdim", False), LINEAR)
+    return replace(law, uniform="mean" in str(call.target))
 
 
 @rule("aten.sum.default", "aten.mean.default", examples=_of_all)

@@ -7,6 +7,8 @@ Along the channels such an operator is linear (average, interpolation, unfolding
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -26,12 +28,12 @@ def _moved(call: Call, before: Pattern, after: Pattern, entry: Power, kept: int,
     return Law(operands, (after,) * len(call.shapes), (Term(((0, entry),)),), tuple(uses))
 
 
-def _pool(call: Call, spatial: int, entry: Power) -> Law:
+def _pool(call: Call, spatial: int, entry: Power, uniform: bool = False) -> Law:
     operand, shape = call.operands[0], call.shapes[0] or ()
     first = operand.rank - spatial
     before = (*lettered(operand.shape[:first]), *lettered(operand.shape[first:], "s"))
     after = (*lettered(shape[:first]), *lettered(shape[first:], "t"))
-    return _moved(call, before, after, entry, first, "position of a window")
+    return replace(_moved(call, before, after, entry, first, "position of a window"), uniform=uniform)
 
 
 def _spatial(call: Call) -> int:
@@ -87,7 +89,7 @@ def average_pool(call: Call) -> Law:
       "aten._adaptive_avg_pool3d", examples=_adaptive_pools)  # fmt: skip
 def adaptive_average_pool(call: Call) -> Law:
     """The same with windows that fit a size."""
-    return _pool(call, _spatial(call), LINEAR)
+    return _pool(call, _spatial(call), LINEAR, uniform=True)
 
 
 def _resamplings(draw: Draw) -> list[Example]:
@@ -106,7 +108,7 @@ def _resamplings(draw: Draw) -> list[Example]:
       "aten._upsample_bicubic2d_aa", examples=_resamplings)  # fmt: skip
 def resample(call: Call) -> Law:
     """``x[b, c, s..] -> y[b, c, t..]``: interpolation is linear along the positions."""
-    return _pool(call, _spatial(call), LINEAR)
+    return _pool(call, _spatial(call), LINEAR, uniform=True)
 
 
 def _paddings(draw: Draw) -> list[Example]:
@@ -118,7 +120,7 @@ def _paddings(draw: Draw) -> list[Example]:
       "aten.replication_pad2d", "aten.replication_pad3d", examples=_paddings)  # fmt: skip
 def reflected(call: Call) -> Law:
     """Padding with entries of the tensor itself."""
-    return _pool(call, _spatial(call), LINEAR)
+    return _pool(call, _spatial(call), LINEAR, uniform=True)
 
 
 @rule("aten.constant_pad_nd", "aten.pad", examples=lambda draw: [

@@ -157,7 +157,8 @@ class Absorption(Strict):
 
 
 class View(Strict):
-    """A window of a tensor: reshaped to ``shape``, then ``start .. stop`` on every axis; or one over its entries.
+    """A window of a tensor: reshaped to ``shape``, then ``start .. stop`` on every axis; what is read of it is
+    ``(entry + offset) ** power`` (one over a gain, a variance and its epsilon to the power -1/2).
 
     A window that is all of the tensor is left out of the document.
     """
@@ -165,7 +166,8 @@ class View(Strict):
     tensor: str
     shape: tuple[int, ...]
     window: tuple[tuple[int, int], ...]
-    reciprocal: bool = False
+    power: float = 1.0
+    offset: float = 0.0
 
     _lists = field_validator("shape", "window", mode="before")(_tuples)
 

@@ -38,9 +38,9 @@ def amounts(
 
 
 def window_of(view: View, tensor: Tensor) -> Tensor:
-    """The window of ``tensor`` that the view shows."""
+    """The window of ``tensor`` that the view shows, as it is read."""
     window = tensor.reshape(view.shape)[tuple(slice(start, stop) for start, stop in view.window)]
-    return window.reciprocal() if view.reciprocal else window
+    return window if (view.power, view.offset) == (1.0, 0.0) else (window + view.offset) ** view.power
 
 
 def embed(view: View, window: Tensor) -> Tensor:
