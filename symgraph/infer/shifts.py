@@ -182,6 +182,8 @@ def _all_readers(flow: Flow, value: Value, constraint: _Constraint, readers: dic
             found = _all_readers(flow, op.results[0], step, readers)
         else:
             weight, axis = step
+            if len(flow.users[weight]) != 1:
+                return None
             readers[weight.tensor] = axis
             found = constraint.bias
         if not found or bias not in (None, found):
@@ -215,14 +217,14 @@ def _step(flow: Flow, op: Op, value: Value, constraint: _Constraint) -> _Constra
 
 
 def _reader(flow: Flow, law: Law, values: list[Value], position: int, letter: str) -> tuple[Value, int] | None:
-    """The weight that is contracted with the operand along a letter, if it is a parameter used only here; its axis."""
+    """The weight that is contracted with the operand along a letter, if it is a parameter; its axis."""
     terms = [monomial for monomial in law.terms if any(index == position for index, _ in monomial.powers)]
     partners = [index for monomial in terms for index, _ in monomial.powers
                 if index != position and letter in pattern_letters(law.operands[index] or ())]  # fmt: skip
     if len(terms) != 1 or len(terms[0].powers) != 2 or len(partners) != 1:
         return None
     weight, pattern = values[partners[0]], law.operands[partners[0]]
-    if not weight.tensor or weight.buffer or len(flow.users[weight]) != 1 or pattern is None or letter not in pattern:
+    if not weight.tensor or weight.buffer or pattern is None or letter not in pattern:
         return None
     return weight, pattern.index(letter)
 
@@ -277,23 +279,40 @@ def _contracted(
     flow: Flow, op: Op, weight: Value, axis: int, constraint: _Constraint, known: list[Family], found: list[Family]
 ) -> None:
     """A weight read along the axis: its rows may move along the constrained direction."""
-    position = next(index for index, each in enumerate(flow.law(op)[1]) if each is weight)
+    elsewhere = [user for user in flow.users[weight] if user is not op]
     for frame in flow.frames(weight, _untouched(flow.typing, flow.solution)):
         if not is_constant(frame[axis]) and constraint.bias:
             continue
-        named = flow.named(frame, frozenset((axis, index) for index in range(len(frame[axis]))))
-        if constraint.gain:
-            named = tuple(tuple(FrameRun(r.size, r.low, r.high, flow.letter()) for r in runs) if index == axis else runs
-                          for index, runs in enumerate(named))  # fmt: skip
-        taken = _constant_taken(flow, op, position, axis, named, constraint)
-        if taken is None:
-            continue
-        reads = (Read(constraint.gain, (named[axis],), power=-1.0),) if constraint.gain else ()
-        overlap = [each for each in known if each.tensor == weight.tensor and each.kind == "ignored"
-                   and not any(run.letter for runs in each.frame[:axis] for run in runs)]  # fmt: skip
-        frame_ = _less(named, [index for index in range(len(named)) if index != axis]) if overlap else named
-        found.append(Family("unread", weight.tensor, frame_, tuple(taken)) if not reads
-                     else Family("unread", weight.tensor, frame_, (Taken(weight.tensor, frame_, reads, 1.0), *taken)))
+        rows = frozenset((each, index) for each, runs in enumerate(frame) for index in range(len(runs)))
+        along = frozenset((axis, index) for index in range(len(frame[axis])))
+        for skip in (along, rows) if elsewhere else (along,):
+            named = flow.named(frame, skip)
+            if constraint.gain:
+                named = (*named[:axis], flow.named((frame[axis],))[0], *named[axis + 1 :])
+            reads = (Read(constraint.gain, (named[axis],), power=-1.0),) if constraint.gain else ()
+            taken = _moved_rows(flow, op, weight, axis, constraint, Change(named, reads), elsewhere)
+            if taken is None:
+                continue
+            overlap = [each for each in known if each.tensor == weight.tensor and each.kind == "ignored"
+                       and not any(run.letter for runs in each.frame[:axis] for run in runs)]  # fmt: skip
+            rest = _less(named, [index for index in range(len(named)) if index != axis]) if overlap else named
+            start = (Taken(weight.tensor, rest, reads, 1.0),) if reads else ()
+            found.append(Family("unread", weight.tensor, rest, (*start, *taken)))
+            break
+
+
+def _moved_rows(
+    flow: Flow, op: Op, weight: Value, axis: int, constraint: _Constraint, change: Change, elsewhere: list[Op]
+) -> list[Taken] | None:
+    """What takes back a change of the rows of a weight, here and wherever else the weight is read; None if it is seen."""
+    position = next(index for index, each in enumerate(flow.law(op)[1]) if each is weight)
+    taken = _constant_taken(flow, op, position, axis, change.frame, constraint)
+    if taken is None:
+        return None
+    try:
+        return [*taken, *(each for user in elsewhere for each in flow.through(user, weight, change, -1))]
+    except BrokenError:
+        return None
 
 
 def _constant_taken(
