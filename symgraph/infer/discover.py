@@ -41,9 +41,16 @@ def discover(
     tied parameters are apart. An operator without a rule pins what it touches and is listed in the spec's ``pins``; with
     ``strict`` it raises :class:`~symgraph.errors.UnsupportedOperator`.
     """
-    if isinstance(graph, nn.Module):
-        graph = trace(graph, args, kwargs)
+    return _compile(trace(graph, args, kwargs) if isinstance(graph, nn.Module) else graph, untie, strict)
+
+
+def without_epsilons(graph: Graph, untie: bool = False) -> SymmetrySpec:
+    """The spec of the model in which every epsilon is zero: scales that only epsilons break are part of the groups."""
+    return _compile(graph, untie, strict=False, epsilons=False)
+
+
+def _compile(graph: Graph, untie: bool, strict: bool, epsilons: bool = True) -> SymmetrySpec:
     program = prepare(graph, untie)
     absorbed = absorb(program)
     typing = interpret(program, strict)
-    return lower(graph, program, typing, solve(program, typing), absorbed, untie)
+    return lower(graph, program, typing, solve(program, typing, epsilons), absorbed, untie)

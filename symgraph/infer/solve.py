@@ -186,15 +186,19 @@ def _sign_equations(system: Elimination, equation: Equation) -> None:
         system.equation(terms)
 
 
-def solve(program: Program, typing: Typing) -> Solution:
-    """Groups, generators and dependence of all leaves that stand on a parameter or buffer."""
+def solve(program: Program, typing: Typing, epsilons: bool = True) -> Solution:
+    """Groups, generators and dependence of all leaves that stand on a parameter or buffer.
+
+    Without ``epsilons`` it is as if they all were zero.
+    """
     layout = Layout()
     tensors = [_tensor(name, value, typing, layout) for name, value in program.tensors.items()]
     shifted = offsets(program)
     systems = _Systems({id(value) for value in program.tensors.values()}, {id(op) for _, ops in shifted.values() for op in ops})
     for applied in typing.applied:
         for equation in equations(applied, layout, typing.types):
-            systems.add(equation)
+            if epsilons or not equation.soft:
+                systems.add(equation)
     read = {value for op in program.ops for value in op.operands}
     idle = [value for value in program.tensors.values() if value not in read]
     for value in (*program.inputs, *program.outputs, *idle):
