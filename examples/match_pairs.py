@@ -31,8 +31,11 @@ ROWS: dict[str, dict[str, Any]] = {
     "naive": {"method": "naive"},
     "weights, permutations": {"method": "weights", "only": ["permutation"]},
     "weights": {"method": "weights"},
+    "activations": {"method": "activations"},
+    "weights from activations": {"method": "weights", "start": "activations"},
     "learned": {"method": "learned"},
     "dual": {"method": "dual"},
+    "dual from activations": {"method": "dual", "start": "activations"},
 }
 LEARNING = ("learned", "dual")
 JUDGED = {True: (256, 32), False: (2000, 100)}  # whether it is text: examples, and how many at a time
@@ -75,8 +78,7 @@ class Pair:
         """Match, and measure the line."""
         (a, b), started = self.states, time.monotonic()
         if row:
-            learning = self.learning(options) if row["method"] in LEARNING else {}
-            result = sg.match(self.spec, a, b, batch_statistics=self.running, **row, **learning)
+            result = sg.match(self.spec, a, b, batch_statistics=self.running, **self.data(), **row, **options)
             a, b = result.a, result.b
         seconds, (count, size) = time.monotonic() - started, JUDGED[self.text]
         curve = sg.barrier(
@@ -85,12 +87,12 @@ class Pair:
         )  # fmt: skip
         return {"alphas": curve.alphas, "losses": curve.losses, "barrier": curve.barrier, "seconds": round(seconds, 1)}
 
-    def learning(self, options: dict[str, Any]) -> dict[str, Any]:
+    def data(self) -> dict[str, Any]:
         def report(step: int, steps: int, loss: float) -> None:
             if step % 50 == 0:
                 print(f"  {self.name}: step {step} of {steps}, loss {loss:.3f}", file=sys.stderr, flush=True)
 
-        return {"module": self.module, "loss": self.loss, "batches": self.train(), "callback": report, **options}
+        return {"module": self.module, "loss": self.loss, "batches": self.train(), "callback": report}
 
 
 def line(cells: list[str]) -> None:
@@ -103,7 +105,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--zoo", type=Path, default=Path(__file__).resolve().parents[2] / "shared" / "zoo")
     parser.add_argument("--json", type=Path, help="read and written: results; beside it the state of a run that was cut off")
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), help="rows of the table")
-    parser.add_argument("--method", help="one row of one's own instead: naive, weights, learned or dual")
+    parser.add_argument("--method", help="one row of one's own instead: naive, weights, activations, learned or dual")
+    parser.add_argument("--start", default="weights", help="with --method: weights, activations or naive")
     parser.add_argument("--only", action="append", help="with --method: a kind, role or space that takes part")
     parser.add_argument("--without", action="append", help="with --method: one that does not")
     parser.add_argument("--parametrization", action="append", metavar="KIND=NAME", default=[], help="as orthogonal=exp")
@@ -115,8 +118,9 @@ def main(arguments: list[str] | None = None) -> None:
         return
     rows = {name: ROWS[name] for name in given.rows}
     if given.method:
-        own = {"method": given.method, "only": given.only, "without": given.without}
-        words = [given.method, *(f"only {one}" for one in given.only or ()), *(f"without {one}" for one in given.without or ())]
+        own = {"method": given.method, "start": given.start, "only": given.only, "without": given.without}
+        words = [given.method, *([] if given.start == "weights" else [f"from {given.start}"]), *given.parametrization]
+        words += [*(f"only {one}" for one in given.only or ()), *(f"without {one}" for one in given.without or ())]
         rows = {", ".join(words): own}
     zoo = open_zoo(given.zoo)
     done = json.loads(given.json.read_text(encoding="utf-8")) if given.json and given.json.is_file() else {}

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from symgraph.frontend.models import LoadedModel, load_model
     from symgraph.frontend.trace import trace
     from symgraph.infer.discover import discover
-    from symgraph.match import BarrierCurve, MatchResult, barrier, match
+    from symgraph.match.api import MatchResult, match
+    from symgraph.match.barrier import BarrierCurve, barrier
     from symgraph.spec.codec import load_spec, save_spec
     from symgraph.spec.model import SymmetrySpec
     from symgraph.spec.operations import canonicalize, sample, tangents

@@ -59,9 +59,12 @@ def lift(value: Any, dtype: torch.dtype) -> Any:
 
 def execute(
     graph: Graph, values: Mapping[str, Tensor], dtype: torch.dtype | None, epsilons: float | None,
-    sizes: dict[str, Any] | None = None,
+    sizes: dict[str, Any] | None = None, watch: Callable[[str, Any], None] | None = None,
 ) -> list[Any]:  # fmt: skip
-    """Values of ``graph.output_nodes`` from those of all placeholders. ``sizes`` takes every node's shapes and numbers."""
+    """Values of ``graph.output_nodes`` from those of all placeholders.
+
+    ``sizes`` takes every node's shapes and numbers; ``watch(name, value)`` is told the value of every node.
+    """
     environment: dict[fx.Node, Any] = {}
     wanted = set(graph.output_nodes)
     remaining = Counter(source for node in graph.nodes for source in node.all_input_nodes)
@@ -72,6 +75,8 @@ def execute(
             environment[node] = evaluate(node, environment, values, graph.module, dtype, epsilons)
             if sizes is not None:
                 sizes[node.name] = shape_of(environment[node])
+            if watch is not None:
+                watch(node.name, environment[node])
             for source in node.all_input_nodes:
                 remaining[source] -= 1
                 if not remaining[source] and source not in wanted:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,14 +90,16 @@ class Graph:
         *,
         epsilons: float | None = None,
         untie: bool = False,
+        watch: Callable[[str, Any], None] | None = None,
     ) -> list[Tensor]:
         """The tensors of ``output_nodes``, with all floating-point values and casts in ``dtype`` (None: as traced).
 
         ``state_dict`` uses canonical names or aliases; with ``untie`` an alias that it holds is a tensor of its own.
         ``inputs`` replaces example inputs by placeholder name, in the shapes of the example. ``epsilons`` replaces the
-        epsilon of every norm. Differentiable in the state and the inputs.
+        epsilon of every norm. ``watch(name, value)`` is told the value of every node on the way. Differentiable in the
+        state and the inputs.
         """
-        return execute(self, self._bindings(state_dict, inputs, untie), dtype, epsilons)
+        return execute(self, self._bindings(state_dict, inputs, untie), dtype, epsilons, watch=watch)
 
     @property
     def symbolic(self) -> bool:

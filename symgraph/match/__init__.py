@@ -3,7 +3,8 @@
 pieces, blocks          tensors cut to one space per axis; commutants read as complex matrices
 gauge, balance          normal forms: free of shifts; of least norm
 assignment, procrustes  one block solved: permutations and signs; orthogonal matrices
-ascent, weights         all blocks in turn: weight matching
+ascent, signs, weights  all blocks in turn: weight matching
+activations             the same on what the two compute
 parametrizations, charts, line, learned, resume    learning
 barrier, merge, functional, statistics, distance   judging
 selection, api          what takes part; the way in

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from symgraph.errors import CheckpointError, MatchError
+from symgraph.match.activations import match_activations
 from symgraph.match.balance import balance
 from symgraph.match.distance import per_space, relative
 from symgraph.match.functional import Batches, Loss
@@ -29,8 +30,10 @@ from symgraph.spec.operations import canonicalize
 from symgraph.spec.state import State, held, names
 from symgraph.spec.transform import Transform, identity_transform
 
-Method = Literal["naive", "weights", "learned", "dual"]
-METHODS: tuple[Method, ...] = ("naive", "weights", "learned", "dual")
+Method = Literal["naive", "weights", "activations", "learned", "dual"]
+METHODS: tuple[Method, ...] = ("naive", "weights", "activations", "learned", "dual")
+LEARNED = ("learned", "dual")
+STARTS = {"weights": ("weights", "activations"), **dict.fromkeys(LEARNED, ("weights", "activations", "naive"))}
 
 EQUIVALENT = 1e-5  # relative distance below which two float32 checkpoints are the same up to symmetry
 
@@ -52,7 +55,7 @@ class MatchResult:
     distance_after: float
     distances: Mapping[str, tuple[float, float]]
     history: tuple[float, ...] = ()
-    """Loss of every learning step; without learning, the squared distance after every block of weight matching."""
+    """Loss of every learning step; without learning, the squared distance (of activations: of these) after every block."""
     judged: tuple[tuple[int, float], ...] = field(default=())
     """With ``held_out``: (step, loss of the middle)."""
 
@@ -85,38 +88,59 @@ def match(
     batches: Batches | None = None,
     only: Collection[str] | None = None,
     without: Collection[str] | None = None,
+    start: str = "weights",
+    activation_batches: int = 8,
     seed: int = 0,
     restarts: int = 0,
     **options: Any,
 ) -> MatchResult:
-    """Align checkpoint ``b`` to ``a`` (raw state dicts), by one of ``naive``, ``weights``, ``learned``, ``dual``.
+    """Align checkpoint ``b`` to ``a`` (raw state dicts), by one of :data:`METHODS`.
 
-    ``only`` and ``without`` name kinds of groups, roles or spaces. ``learned`` and ``dual`` need ``module``,
-    ``loss(model, batch)`` and ``batches``; ``options`` are the fields of :class:`symgraph.match.learned.Options`.
-    Raises MatchError for options that do not go together, CheckpointError for checkpoints that do not fit.
+    ``only`` and ``without`` name kinds of groups, roles or spaces. ``activations``, ``learned`` and ``dual`` need ``module``,
+    ``loss(model, batch)`` and ``batches``; activations are collected on the first ``activation_batches`` of them.
+    ``start`` is what weight matching begins with (``weights``: evidence from the weights; ``activations``: their match), or
+    what learning does (``weights``, ``activations``, or ``naive``: the balanced normal forms). ``options`` are the fields of
+    :class:`symgraph.match.learned.Options`. Raises MatchError for options that do not go together, CheckpointError for
+    checkpoints that do not fit.
     """
     if method not in METHODS:
         raise MatchError(f"no method {method!r}: choose {', '.join(METHODS)}")
+    if start != "weights" and start not in STARTS.get(method, ()):
+        raise MatchError(f"method {method!r} does not start from {start!r}")
     selection = select(spec, only, without)
     chosen = _options(options, seed)
     if chosen.batch_statistics:
         selection = commuting(spec, selection)
+    by_data = method in ("activations", *LEARNED) or start == "activations"
+    data = _data(method, module, loss, batches) if by_data else None
     ends = [canonicalize(spec, _checked(spec, state, which)) for state, which in ((a, "first"), (b, "second"))]
     moves = [identity_transform(spec), identity_transform(spec)]
     history: tuple[float, ...] = ()
     judged: tuple[tuple[int, float], ...] = ()
     if method != "naive":
         moves = [_normal(spec, end, selection) for end in ends]
-        found = match_weights(spec, _wide(moves[0], ends[0]), _wide(moves[1], ends[1]), selection, seed=seed, restarts=restarts)
+    if data is not None and "activations" in (method, start):
+        first, second = (_wide(move, end) for move, end in zip(moves, ends, strict=True))
+        seen = match_activations(spec, first, second, selection, *data, count=activation_batches, seed=seed)
+        moves[1], history = seen.transform.compose(moves[1]), seen.history
+    if method == "weights" or (method in LEARNED and start == "weights"):
+        first, second = (_wide(move, end) for move, end in zip(moves, ends, strict=True))
+        anchored = start == "weights"
+        found = match_weights(spec, first, second, selection, seed=seed, restarts=restarts, anchored=anchored)
         moves[1], history = found.transform.compose(moves[1]), found.history
-    if method in ("learned", "dual"):
-        if module is None or loss is None or batches is None:
-            raise MatchError(f"method {method!r} learns on data: give module, loss and batches, or use 'weights'")
+    if data is not None and method in LEARNED:
         near = [move.apply(end) for move, end in zip(moves, ends, strict=True)]
-        learned = learn(spec, near[0], near[1], selection, module, loss, batches, both=method == "dual", options=chosen)
+        learned = learn(spec, near[0], near[1], selection, *data, both=method == "dual", options=chosen)
         moves = [learned.transform_a.compose(moves[0]), learned.transform_b.compose(moves[1])]
         history, judged = learned.history, learned.judged
     return _result(spec, ends, moves, method, history, judged)
+
+
+def _data(method: str, module: nn.Module | None, loss: Loss | None, batches: Batches | None) -> tuple[nn.Module, Loss, Batches]:
+    if module is None or loss is None or batches is None:
+        what = "learns on" if method in LEARNED else "looks at"
+        raise MatchError(f"method {method!r} {what} data: give module, loss and batches, or use 'weights'")
+    return module, loss, batches
 
 
 def _result(
@@ -145,7 +169,7 @@ def _result(
 
 def _normal(spec: SymmetrySpec, end: State, selection: Selection) -> Transform:
     """Free of shifts, then balanced."""
-    freed = gauge(spec, end) if selection.shifts else identity_transform(spec)
+    freed = gauge(spec, end, selection.shifts)
     return balance(spec, _wide(freed, end), selection).compose(freed)
 
 

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from symgraph.errors import MatchError
+
 Batches: TypeAlias = Iterable[Any] | Callable[[], Iterable[Any]]
 Loss: TypeAlias = Callable[[Any, Any], Tensor]
 
@@ -24,6 +26,32 @@ class Functional:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.module, name)
+
+
+class _CalledError(Exception):
+    """Carries the arguments of a call."""
+
+
+class _Listener:
+    """Looks like the module, and is done once it is called."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise _CalledError(args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+def call_of(module: nn.Module, loss: Loss, batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that ``loss(model, batch)`` calls its model with. MatchError if it calls none."""
+    try:
+        loss(_Listener(module), batch)
+    except _CalledError as call:
+        return call.args[0], call.args[1]
+    raise MatchError("loss(model, batch) does not call its model")
 
 
 def fresh(batches: Batches) -> Iterable[Any]:

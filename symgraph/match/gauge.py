@@ -9,7 +9,7 @@ A projective shift, by the maps ``I + v 1^T``, brings the vector that it divides
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import prod
 
 import torch
@@ -29,9 +29,10 @@ DENSE = 5 * 10**7  # entries of the largest dense least-squares problem
 Current = dict[str, Tensor]
 
 
-def gauge(spec: SymmetrySpec, state: State) -> Transform:
-    """The transform, of shifts alone, that brings a canonical state to its representative."""
-    if not spec.shifts:
+def gauge(spec: SymmetrySpec, state: State, chosen: Collection[str] | None = None) -> Transform:
+    """The transform, of shifts alone (those named in ``chosen``), that brings a canonical state to its representative."""
+    found = [shift for shift in spec.shifts if chosen is None or shift.name in chosen]
+    if not found:
         return Transform(spec)
     current: Current = {}
     for tensor in held(spec, state):
@@ -41,11 +42,11 @@ def gauge(spec: SymmetrySpec, state: State) -> Transform:
     done: list[tuple[str, Tensor]] = []
     for _ in range(ROUNDS):
         before = len(done)
-        for group in _by_target(spec.shifts):
+        for group in _by_target(found):
             for shift, value in _joint(group, current):
                 if _add(shift, value, current):
                     done.append((shift.name, value))
-        for shift in spec.shifts:
+        for shift in found:
             for value in _projective(shift, current) if shift.projective else []:
                 if _add(shift, value, current):
                     done.append((shift.name, value))

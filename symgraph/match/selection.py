@@ -42,10 +42,10 @@ class Freedom:
 
 @dataclass(frozen=True)
 class Selection:
-    """The freedom of every space that takes part, and whether shifts do."""
+    """The freedom of every space that takes part, and the names of the shifts that do."""
 
     spaces: dict[str, Freedom]
-    shifts: bool
+    shifts: frozenset[str]
 
 
 def select(spec: SymmetrySpec, only: Collection[str] | None = None, without: Collection[str] | None = None) -> Selection:
@@ -59,22 +59,25 @@ def select(spec: SymmetrySpec, only: Collection[str] | None = None, without: Col
             )
     found = {space.name: _freedom(space, only, without or ()) for space in spec.spaces}
     shifts = (only is None or "shift" in only) and "shift" not in (without or ())
-    return Selection({name: one for name, one in found.items() if one}, shifts)
+    named = frozenset(shift.name for shift in spec.shifts if shifts)
+    return Selection({name: one for name, one in found.items() if one}, named)
 
 
 def commuting(spec: SymmetrySpec, selection: Selection) -> Selection:
-    """Without the scales that act on buffers.
+    """Without the scales and shifts that act on buffers.
 
     A batch norm's running mean follows the scale of what is normalized, as long as its statistics are kept; taken anew,
     they undo the scale, and its other half stays.
     """
-    words = [word for tensor in spec.tensors if tensor.kind == "buffer" for word in tensor.words]
+    buffers = {tensor.name: tensor for tensor in spec.tensors if tensor.kind == "buffer"}
+    words = [word for tensor in buffers.values() for word in tensor.words]
     acting = {(factor.space, name) for word in words for factor in word.factors() for name, _ in factor.weights}
     kept = {
         name: replace(one, logs=tuple(log for log in one.logs if (name, log) not in acting))
         for name, one in selection.spaces.items()
     }
-    return replace(selection, spaces={name: one for name, one in kept.items() if one})
+    still = {shift.name for shift in spec.shifts if not any(term.target.tensor in buffers for term in shift.terms)}
+    return Selection({name: one for name, one in kept.items() if one}, selection.shifts & still)
 
 
 def kind(space: Space) -> str:

@@ -40,11 +40,16 @@ def match_weights(
     restarts: int = 0,
     sweeps: int = 50,
     tol: float = 1e-5,
+    anchored: bool = True,
 ) -> WeightMatch:
-    """Match balanced canonical ``b`` to ``a``."""
+    """Match balanced canonical ``b`` to ``a``; with ``anchored`` false, from where ``b`` is."""
     pieces, first = Pieces.of(spec, a)
     _, second = Pieces.of(spec, b)
-    best = _anchored(pieces, first, second, selection, sweeps, tol)
+    if anchored:
+        best = _anchored(pieces, first, second, selection, sweeps, tol)
+    else:
+        best = Ascent(pieces, first, list(second), selection.spaces)
+        best.run([name for name in selection.spaces if pieces.occurrences[name]], sweeps, tol)
     best = _flipped(best, second, selection, sweeps, tol)
     for number in range(restarts):
         generator = torch.Generator().manual_seed(seed * 1_000_003 + number)

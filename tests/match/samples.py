@@ -341,7 +341,6 @@ def inputs(name: str) -> Tensor:
         "chain": (16, 7),
         "packed": (16, 5),
         "gates": (16, 7),
-        "gates": (16, 7),
         "attention": (3, 6, 10),
         "centred": (16, 15),
     }[name]
