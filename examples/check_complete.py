@@ -5,8 +5,8 @@
 
 For every row: the dimension that the literature or a count by hand predicts (where there is one), ``dimension.total`` of the
 discovered spec, the rank of its orbit directions, the nullity of the Jacobian at generic weights, and the gap of the singular
-values at the cut, in decades. The three agree where the spec is complete (except for scales that only an epsilon breaks, which stand
-in the rank and not in the dimension, since epsilons are zero in an audit).
+values at the cut, in decades. The three agree where the spec is complete, but for scales that only an epsilon breaks: these are
+in the rank and not in the dimension, since epsilons are zero in an audit.
 """
 
 from __future__ import annotations
