@@ -23,6 +23,8 @@ from symgraph.infer.equations import Block, Equation, Layout, Slot, equations
 from symgraph.infer.interpret import Record, Typing
 from symgraph.infer.ir import Program, Value
 from symgraph.infer.linear import Elimination, Row
+from symgraph.infer.pinned import records as pinned_records
+from symgraph.infer.pinned import release
 from symgraph.infer.spaces import IndexSpace
 from symgraph.rules.law import Structure
 
@@ -151,10 +153,11 @@ class _Systems:
             self.isotypic[id(matrices)] = isotypic_blocks(matrices)
         return self.isotypic[id(matrices)]
 
-    def anchor(self, slot: Slot) -> None:
+    def anchor(self, slot: Slot, leaf: IndexSpace | None = None) -> None:
         for table, modulo in ((self.real, 0), (self.sign, 2)):
-            self.system(table, None, modulo).equation([(slot, 1)])
-        self.loose.equation([(slot, 1)])
+            self.system(table, leaf, modulo).equation([(slot, 1)])
+        if leaf is None:
+            self.loose.equation([(slot, 1)])
 
 
 def _scale_equations(system: Elimination, equation: Equation) -> bool:
@@ -192,6 +195,7 @@ def solve(program: Program, typing: Typing, epsilons: bool = True) -> Solution:
     Without ``epsilons`` it is as if they all were zero.
     """
     layout = Layout()
+    pinned = release(program, typing, layout)
     tensors = [_tensor(name, value, typing, layout) for name, value in program.tensors.items()]
     shifted = offsets(program)
     systems = _Systems({id(value) for value in program.tensors.values()}, {id(op) for _, ops in shifted.values() for op in ops})
@@ -202,10 +206,10 @@ def solve(program: Program, typing: Typing, epsilons: bool = True) -> Solution:
     read = {value for op in program.ops for value in op.operands}
     idle = [value for value in program.tensors.values() if value not in read]
     for value in (*program.inputs, *program.outputs, *idle):
-        _anchor_value(value, typing, layout, systems)
+        _anchor_value(value, typing, layout, systems, pinned)
     near = _ordered(dependence(typing.applied, layout, typing.implied), tensors)
-    records = _records(typing, layout, systems)
-    leaves = _leaves(tensors, near, records, systems)
+    typing.records.extend(pinned_records(pinned, typing))
+    leaves = _leaves(tensors, near, _records(typing, layout, systems), systems)
     wholes = [tensor.whole(block) for tensor in tensors for block in tensor.blocks]
     exact = systems.system(systems.real, None, 0).basis(wholes)
     loose = systems.loose.basis(wholes)
@@ -245,12 +249,18 @@ def _tensor(name: str, value: Value, typing: Typing, layout: Layout) -> TensorLa
     return TensorLayout(name, value, axes, blocks)
 
 
-def _anchor_value(value: Value, typing: Typing, layout: Layout, systems: _Systems) -> None:
+def _anchor_value(value: Value, typing: Typing, layout: Layout, systems: _Systems, pinned: frozenset[IndexSpace]) -> None:
+    """No scale on any block of a value, nor along its pinned axes."""
     spaces = typing.types.get(value)
     if spaces is None:
         return
-    for choice in cartesian(*(range(len(layout.of(space))) if space is not None else (0,) for space in spaces)):
-        systems.anchor((id(value), tuple(choice), -1, 0))
+    for choice in cartesian(*(list(enumerate(layout.of(space))) if space is not None else [(0, ())] for space in spaces)):
+        block = tuple(index for index, _ in choice)
+        systems.anchor((id(value), block, -1, 0))
+        for axis, (_, branch) in enumerate(choice):
+            for position, leaf in enumerate(leaf for leaf in branch if not leaf.anchored):
+                if leaf in pinned:
+                    systems.anchor((id(value), block, axis, position), leaf)
 
 
 def _records(typing: Typing, layout: Layout, systems: _Systems) -> dict[IndexSpace, list[Record]]:
