@@ -27,6 +27,7 @@ from symgraph.frontend.models import LoadedModel, one_line
 Batch = tuple[dict[str, Tensor], Tensor]
 
 LONGEST_CONTEXT = 512
+JUDGED_WINDOWS, JUDGED_IMAGES = 256, 2000
 HELD_OUT = 0.1  # of the windows of a text
 KEYS = ("train_images", "train_labels", "test_images", "test_labels")
 
@@ -49,6 +50,15 @@ class Examples:
     def first(self, count: int) -> Examples:
         """At most ``count`` of them."""
         return Examples(self.keyword, self.inputs[:count], self.targets[:count])
+
+    @property
+    def text(self) -> bool:
+        """Whether the inputs are tokens."""
+        return not self.inputs.is_floating_point()
+
+    def judged(self, count: int | None) -> Examples:
+        """Those that a line is judged on: at most ``count``, or as many as are sane for a curve of many points."""
+        return self.first(count or (JUDGED_WINDOWS if self.text else JUDGED_IMAGES))
 
     def batches(self, size: int) -> list[Batch]:
         """In order, about ``size`` at a time and as equal as can be: a mean over batches is one over examples."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from symgraph.cli.console import FAILED, OK, complain, show, show_json, working
-from symgraph.cli.matching import Json, curves_of, run_matcher, write_match
+from symgraph.cli.matching import Json, Judge, curves_of, run_matcher, write_match
 from symgraph.cli.moving import replacing, require_free
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def demo(
     results: dict[str, MatchResult] = {
         method: run_matcher(pair, spec, method, data.train, BATCH, seed, given) for method, given in options.items()
     }
-    curves = curves_of(pair, spec, results, data.test, POINTS)
+    curves = curves_of(pair, spec, results, Judge(data.test, POINTS, size=100))
     summary = {
         "a": "a", "b": "b", "method": "dual", "seed": seed, "examples": len(data.test), "untied": False,
         "dimension": spec.dimension.total, "max_relative_error": float(preserved.max_relative_error),

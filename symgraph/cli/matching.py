@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,8 +26,17 @@ class Method(str, Enum):
 
     naive = "naive"
     weights = "weights"
+    activations = "activations"
     learned = "learned"
     dual = "dual"
+
+
+class Start(str, Enum):
+    """What weight matching or learning begins with."""
+
+    naive = "naive"
+    weights = "weights"
+    activations = "activations"
 
 
 A = Annotated[str, typer.Argument(metavar="A", help="Checkpoint directory; with --model, a .safetensors file.")]
@@ -36,12 +46,51 @@ TestFile = Annotated[Path | None, typer.Option("--test", metavar="FILE", help="A
 Factory = Annotated[
     str | None, typer.Option("--model", metavar="FILE.PY:FACTORY", help="The model that A and B are weights of.")
 ]
-Count = Annotated[int, typer.Option("--examples", min=1, help="Held-out windows or images to judge on, at most.")]
+Count = Annotated[
+    int | None,
+    typer.Option("--examples", min=1, help="Held-out examples to judge on: 256 windows of text or 2,000 images if not given."),
+]
+Anew = Annotated[
+    bool, typer.Option("--reestimate", help="Take running statistics of batch norms anew at every point, on training examples.")
+]
 Points = Annotated[int, typer.Option("--points", min=3, help="Points on the line.")]
 Context = Annotated[int | None, typer.Option("--context", min=2, help="Tokens in a window of text.")]
 Size = Annotated[int, typer.Option("--batch-size", min=1, help="Examples in a batch.")]
-Names = Annotated[list[str] | None, typer.Option(metavar="SPACE", help="Names of spaces; may be given again.")]
+Resumed = Annotated[
+    Path | None, typer.Option("--resume", metavar="FILE", help="State of learning: written, and gone on from if it is there.")
+]
+Names = Annotated[
+    list[str] | None, typer.Option(metavar="WHAT", help="A kind of group, a role or a space; may be given again.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+@dataclass(frozen=True)
+class Judge:
+    """How lines are measured: on which examples, at how many points, and where to take statistics anew, if at all."""
+
+    examples: Examples
+    points: int
+    statistics: Examples | None = None
+    size: int = 16
+
+    def curve(self, pair: Pair, states: tuple[State, State], untied: bool = False) -> BarrierCurve:
+        """The loss along one line, with a progress bar."""
+        from symgraph.cli.data import loss
+        from symgraph.match import barrier as measure
+
+        batches = self.examples.batches(self.size)
+        statistics = None if self.statistics is None else self.statistics.batches(self.size)
+        with Bar("measuring the line") as bar:
+            return measure(
+                pair.module(untied),
+                *states,
+                loss=loss,
+                batches=batches,
+                points=self.points,
+                statistics=statistics,
+                progress=bar,
+            )
 
 
 def barrier(
@@ -50,10 +99,11 @@ def barrier(
     data: DataFile,
     model: Factory = None,
     test: TestFile = None,
-    examples: Count = 2000,
-    batch_size: Size = 64,
+    examples: Count = None,
+    batch_size: Size = 16,
     context: Context = None,
     points: Points = 13,
+    reestimate: Anew = False,
     as_json: Json = False,
 ) -> int:
     """Measure the loss on the line between two checkpoints."""
@@ -61,11 +111,10 @@ def barrier(
     from symgraph.cli.report import curve_table, curves_json
 
     pair = load_pair(a, b, model)
-    judged = _judged(_data(data, pair, context, test), examples)
-    curve = _curve(pair, pair.wide(), judged, batch_size, points)
-    curves = {"as they are": curve}
+    judge = _judge(_data(data, pair, context, test), examples, points, reestimate, batch_size)
+    curves = {"as they are": judge.curve(pair, pair.wide())}
     if as_json:
-        show_json(curves_json(curves)["as they are"] | {"examples": len(judged)})
+        show_json(curves_json(curves)["as they are"] | {"examples": len(judge.examples)})
     else:
         show(curve_table(curves))
     return OK
@@ -83,13 +132,16 @@ def match(
     steps: Annotated[int | None, typer.Option("--steps", min=0, help="Steps of learned and dual.")] = None,
     lr: Annotated[float | None, typer.Option("--lr", help="Learning rate of learned and dual.")] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Training examples in a step.")] = 16,
+    start: Annotated[Start, typer.Option("--start", help="What weights, learned and dual begin with.")] = Start.weights,
     only: Names = None,
     without: Names = None,
     seed: Annotated[int, typer.Option("--seed", help="Of the order of the data, and of the matcher.")] = 0,
     test: TestFile = None,
-    examples: Count = 2000,
+    examples: Count = None,
     context: Context = None,
     points: Points = 13,
+    reestimate: Anew = False,
+    resume: Resumed = None,
     report: Annotated[Path | None, typer.Option("--report", metavar="REPORT.HTML", help="Also one HTML file.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace DIR if it is there.")] = False,
     as_json: Json = False,
@@ -109,14 +161,17 @@ def match(
     preserved = _verified(pair, document)
     if preserved is None:
         return FAILED
-    judged = _judged(examples_of, examples)
-    options = {"steps": steps, "lr": lr, "only": only, "without": without}
+    judge = _judge(examples_of, examples, points, reestimate)
+    options = {
+        "steps": steps, "lr": lr, "only": only, "without": without, "start": None if start is Start.weights else start.value,
+        "batch_statistics": reestimate or None, "checkpoint": None if resume is None else str(resume),
+    }  # fmt: skip
     started = time.monotonic()
     result = run_matcher(pair, document, method.value, examples_of.train, batch_size, seed, options)
     seconds = time.monotonic() - started
-    curves = curves_of(pair, document, {method.value: result}, judged, points)
+    curves = curves_of(pair, document, {method.value: result}, judge)
     summary = {
-        "a": a, "b": b, "method": method.value, "seed": seed, "seconds": round(seconds, 1), "examples": len(judged),
+        "a": a, "b": b, "method": method.value, "seed": seed, "seconds": round(seconds, 1), "examples": len(judge.examples),
         "dimension": document.dimension.total, "max_relative_error": preserved, "data": str(data),
         "distance": {"before": result.distance_before, "after": result.distance_after}, "equivalent": result.equivalent,
         "options": {name: value for name, value in options.items() if value is not None}, "untied": untie,
@@ -143,7 +198,7 @@ def run_matcher(
 
     first, second = pair.wide()
     given = {name: value for name, value in options.items() if value is not None}
-    if method in (Method.learned.value, Method.dual.value):
+    if method in ("activations", "learned", "dual") or given.get("start") == "activations":
         given |= {"module": pair.module(spec.identity.untied), "loss": loss, "batches": epochs(train, size, seed)}
     with Bar(f"matching ({method})") as bar:
         given["callback"] = lambda step, steps, value: bar(step, steps, f"loss {value:.3f}")
@@ -160,20 +215,17 @@ def epochs(examples: Examples, size: int, seed: int) -> Callable[[], Iterator[An
     return once
 
 
-def curves_of(
-    pair: Pair, spec: SymmetrySpec, results: dict[str, MatchResult], judged: Examples, points: int, size: int = 64
-) -> dict[str, BarrierCurve]:
+def curves_of(pair: Pair, spec: SymmetrySpec, results: dict[str, MatchResult], judge: Judge) -> dict[str, BarrierCurve]:
     """The loss along the line: raw, in normal form, and after every match."""
     from symgraph.spec.operations import canonicalize
 
     first, second = pair.wide()
-    curves = {"as they are": _curve(pair, (first, second), judged, size, points)}
+    curves = {"as they are": judge.curve(pair, (first, second))}
     untied = spec.identity.untied
-    normal = canonicalize(spec, first), canonicalize(spec, second)
-    curves["normal form"] = _curve(pair, normal, judged, size, points, untied)
+    curves["normal form"] = judge.curve(pair, (canonicalize(spec, first), canonicalize(spec, second)), untied)
     for name, result in results.items():
         if name != Method.naive.value:
-            curves[name] = _curve(pair, (result.a, result.b), judged, size, points, untied)
+            curves[name] = judge.curve(pair, (result.a, result.b), untied)
     return curves
 
 
@@ -199,8 +251,8 @@ def _data(path: Path, pair: Pair, context: int | None, test: Path | None) -> Dat
         return read_data(path, pair.source.loaded, context, test)
 
 
-def _judged(data: Data, count: int) -> Examples:
-    return data.test.first(count)
+def _judge(data: Data, count: int | None, points: int, reestimate: bool, size: int = 16) -> Judge:
+    return Judge(data.test.judged(count), points, data.train.judged(count) if reestimate else None, size)
 
 
 def _verified(pair: Pair, spec: SymmetrySpec) -> float | None:
@@ -213,17 +265,6 @@ def _verified(pair: Pair, spec: SymmetrySpec) -> float | None:
         complain(f"the spec is not preserved (outputs move by {report.max_relative_error:.1e}), so nothing was matched")
         return None
     return float(report.max_relative_error)
-
-
-def _curve(
-    pair: Pair, states: tuple[State, State], judged: Examples, size: int, points: int, untied: bool = False
-) -> BarrierCurve:
-    from symgraph.cli.data import loss
-    from symgraph.match import barrier as measure
-
-    with Bar("measuring the line") as bar:
-        module, batches = pair.module(untied), judged.batches(size)
-        return measure(module, states[0], states[1], loss=loss, batches=batches, points=points, progress=bar)
 
 
 def _curves_json(curves: dict[str, BarrierCurve]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ It is zero at the ends, so never negative.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 
 import torch
@@ -46,36 +46,51 @@ def barrier(
     points: int = 11,
     *,
     statistics: Batches | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
 ) -> BarrierCurve:
     """The loss curve from state dict ``a`` to ``b``, at ``points`` equally spaced points.
 
     ``loss(model, batch)`` gives a scalar; ``model`` is called as ``module`` is. ``batches`` is a list, or a function that
     returns a fresh iterator. With ``statistics``, running statistics (of batch norms) are taken anew on these batches at
-    every point. MatchError for fewer than two points, or no batches.
+    every point. ``progress(done, total)`` counts batches, over all points; the total is None while it is not known.
+    MatchError for fewer than two points, or no batches.
     """
     if points < 2:
         raise MatchError(f"a curve needs at least 2 points, not {points}")
     first, second = on_module(a, module), on_module(b, module)
     alphas = tuple(k / (points - 1) for k in range(points))
-    losses = []
+    losses: list[float] = []
+    count = len(batches) if isinstance(batches, Sized) else None
     for k, alpha in enumerate(alphas):
         model = Functional(module, interpolate(first, second, alpha))
         if statistics is not None:
             reestimate(model, loss, statistics)
-        losses.append(mean_loss(model, loss, batches))
-        if progress is not None:
-            progress(k + 1, points)
+        value, count = mean_loss(model, loss, batches, _counting(progress, k, points, count))
+        losses.append(value)
     return BarrierCurve(alphas, tuple(losses))
 
 
-def mean_loss(model: Functional, loss: Loss, batches: Batches) -> float:
-    """The mean of the loss over the batches, without gradients."""
+def _counting(
+    progress: Callable[[int, int | None], None] | None, point: int, points: int, count: int | None
+) -> Callable[[int], None] | None:
+    """``progress`` told of batches of one point, as one of all points; ``count`` is how many there are, once known."""
+    if progress is None:
+        return None
+    known = (count or 0, None if count is None else points * count)
+    return lambda done: progress(point * known[0] + done, known[1])
+
+
+def mean_loss(
+    model: Functional, loss: Loss, batches: Batches, progress: Callable[[int], None] | None = None
+) -> tuple[float, int]:
+    """The mean of the loss over the batches, without gradients, and how many there were."""
     total, count = 0.0, 0
     with torch.no_grad():
         for batch in fresh(batches):
             total += float(loss(model, batch))
             count += 1
+            if progress is not None:
+                progress(count)
     if not count:
         raise MatchError("there are no batches to judge on: give a list, or a function that returns a fresh iterator")
-    return total / count
+    return total / count, count

@@ -180,7 +180,7 @@ class _Learner:
         """The loss of the middle on held-out data; the best latents so far are kept."""
         with torch.no_grad():
             self.model.state = self.line.state(self.line.moving(self.points, 0.5), 0.5)
-        value = mean_loss(self.model, self.loss, held_out)
+        value, _ = mean_loss(self.model, self.loss, held_out)
         if not self.progress.judged or value < min(one for _, one in self.progress.judged):
             self.progress.best = {name: latent.detach().clone() for name, latent in self._latents().items()}
         self.progress.judged.append((self.progress.step, value))
