@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from symgraph.spec.operations import canonicalize, sample, tangents
     from symgraph.spec.render import explain_text as explain
     from symgraph.spec.transform import Transform, identity_transform
-    from symgraph.verify import AuditReport, VerifyReport, audit, verify
+    from symgraph.verify.audit import AuditReport, audit
+    from symgraph.verify.preservation import VerifyReport, verify
 
 __version__ = "0.1.0"
 

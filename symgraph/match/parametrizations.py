@@ -6,7 +6,7 @@ of its upper triangle, with the exponential of the real diagonal. So polar coord
 
     orthogonal     cayley        (1 - A)^-1 (1 + A) S; the sign matrix S makes every orthogonal matrix reachable
                    exp           exp(A)
-                   householder   a product of n reflections (n even, or n - 1): x moves mirrors that cancel in pairs
+                   householder   a product of n reflections (n even, or n - 1): x moves mirrors that cancel in pairs; rotations
                    svd           the polar factor of 1 + x
     invertible     polar         cayley times L L^T
                    exp           exp(x)
@@ -217,10 +217,40 @@ def householder(latents: Mapping[str, Tensor]) -> Tensor:
 
 
 def householder_inverse(q: Tensor) -> Latents:
-    """Only the identity, where learning starts, is needed."""
-    if not torch.allclose(q, torch.eye(q.shape[-1], dtype=q.dtype, device=q.device).expand(q.shape)):
-        raise MatchError("householder coordinates start at the identity only: use cayley, exp or svd")
-    return _split(torch.zeros_like(q))
+    """Of rotations: mirrors that bring one column after the other to the identity's, then pairs that cancel.
+
+    MatchError for a reflection, which no even number of mirrors gives, and for a complex matrix other than the identity.
+    """
+    n = q.shape[-1]
+    eye = torch.eye(n, dtype=q.dtype, device=q.device)
+    if q.is_complex():
+        if not torch.allclose(q, eye.expand(q.shape)):
+            raise MatchError("householder coordinates of a complex matrix start at the identity only: use cayley, exp or svd")
+        return _split(torch.zeros_like(q))
+    flat = q.reshape(-1, n, n)
+    x = torch.zeros_like(flat)
+    for matrix, latents in zip(flat, x, strict=True):
+        mirrors = _mirrors(matrix)
+        if len(mirrors) % 2:
+            raise MatchError("a reflection is no product of an even number of mirrors: use cayley or svd")
+        for row, v in enumerate(mirrors):
+            latents[row] = v - eye[row // 2]
+    return {"x": x.reshape(q.shape)}
+
+
+def _mirrors(q: Tensor) -> list[Tensor]:
+    """Unit vectors of at most n reflections whose product, in order, is the orthogonal ``q[n, n]``."""
+    work, n = q.clone(), q.shape[-1]
+    eye = torch.eye(n, dtype=q.dtype, device=q.device)
+    found = []
+    for k in range(n):
+        x = work[:, k].clone()
+        x[: k + 1], cosine = 0.0, work[k, k]
+        v = x - eye[k] * (x @ x / (1 + cosine) if cosine > 0 else 1 - cosine)  # the column minus e_k, without cancellation
+        if bool(v.any()):
+            found.append(v / torch.linalg.vector_norm(v))
+            work = work - 2 * torch.outer(found[-1], found[-1] @ work)
+    return found
 
 
 def _phase(latents: Mapping[str, Tensor]) -> Tensor:

@@ -64,6 +64,26 @@ def test_inverse(name, orthogonal, over_complex):
     assert (part.forward(part.right_inverse(matrix)) - matrix).abs().max() < 1e-9
 
 
+@pytest.mark.parametrize("size", [2, 5, 6])
+def test_householder_reaches_every_rotation(size):
+    """Also those that fix some coordinates, or turn two of them round; reflections are refused."""
+    part = named("householder", True, size)
+    matrices = haar((8,), size, torch.Generator().manual_seed(0))
+    rotations = matrices * torch.where(torch.linalg.det(matrices) < 0, -1.0, 1.0)[:, None, None] ** torch.eye(size)[0]
+    turned = torch.eye(size, dtype=torch.float64)
+    turned[0, 0] = turned[1, 1] = -1
+    near = part.forward({"x": 1e-9 * torch.randn(size, size, generator=torch.Generator().manual_seed(1)).double()})
+    for matrix in (rotations, torch.eye(size, dtype=torch.float64), turned, near, part.forward(drawn({"x": matrices}, part))):
+        found = part.right_inverse(matrix)
+        assert (part.forward(found) - matrix).abs().max() < 20 * size * EPS
+        assert found["x"].shape == matrix.shape
+    turned[1, 1] = 1
+    with pytest.raises(MatchError, match="a reflection is no product of an even number of mirrors"):
+        part.right_inverse(turned)
+    with pytest.raises(MatchError, match="householder coordinates of a complex matrix start at the identity only"):
+        part.right_inverse(haar((), size, torch.Generator().manual_seed(0), torch.complex128))
+
+
 def test_cayley_reaches_minus_one():
     """Every sign pattern, and reflections, whose Cayley transform does not exist without the sign matrix."""
     part = named("cayley", True, 3)
