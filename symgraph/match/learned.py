@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
-from itertools import islice
+from functools import cached_property
 from math import cos, pi
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from symgraph.match.barrier import mean_loss
 from symgraph.match.charts import charts
 from symgraph.match.functional import Batches, Functional, Loss, fresh
 from symgraph.match.line import Line, Point
-from symgraph.match.resume import Progress, load, save
+from symgraph.match.resume import Progress, chained, load, save
 from symgraph.match.selection import Selection, kind
 from symgraph.match.statistics import of_the_batch
 from symgraph.spec.model import SymmetrySpec
@@ -126,7 +126,7 @@ class _Learner:
         path = None if options.checkpoint is None else Path(options.checkpoint)
         if path is not None and path.exists():
             progress = self.progress = load(path, self._latents(), self.optimizer, self.generator, self._fingerprint)
-        stream = islice(self._endless(), progress.step * options.accumulate, None)
+        stream = self._resumed(path)
         while progress.step < options.steps and not self._exhausted():
             value = self._step(stream)
             progress.history.append(value)
@@ -142,6 +142,15 @@ class _Learner:
             with torch.no_grad():
                 for name, latent in self._latents().items():
                     latent.copy_(progress.best[name])
+
+    def _resumed(self, path: Path | None) -> Iterator[Any]:
+        """The batches that are left; MatchError if those already seen were others."""
+        stream, expected, self.progress.seen = self._endless(), self.progress.seen, ""
+        for _ in range(self.progress.step * self.options.accumulate):
+            next(stream)
+        if self.progress.seen != expected:
+            raise MatchError(f"{path} was learned on other batches: give the same ones in the same order, or another file")
+        return stream
 
     def _step(self, stream: Iterator[Any]) -> float:
         """One gradient step; the mean loss of its batches."""
@@ -206,15 +215,18 @@ class _Learner:
             empty = True
             for batch in fresh(self.batches):
                 empty = False
+                if self.options.checkpoint is not None:
+                    self.progress.seen = chained(self.progress.seen, batch)
                 yield batch
             if empty:
                 raise MatchError("there are no batches to learn on: give a list, or a function that returns a fresh iterator")
 
-    @property
+    @cached_property
     def _fingerprint(self) -> str:
         """What a checkpoint must have been made with."""
         chosen = {one.name: getattr(self.options, one.name) for one in fields(Options) if one.name not in NOT_COMPARED}
-        return repr((chosen, sorted(self._latents())))
+        ends = chained("", [[end[name] for name in sorted(end)] for end in self.line.ends])
+        return repr((chosen, sorted(self._latents()), ends))
 
 
 def _widest(line: Line) -> torch.dtype:

@@ -1,4 +1,8 @@
-"""A learning run on disk: one safetensors file with the latents, the optimizer, the random stream and the history."""
+"""A learning run on disk: one safetensors file with the latents, the optimizer, the random stream and the history.
+
+A run goes on only from its own file: options, ends and every batch seen so far are compared, by digest. In a batch only
+tensors, arrays, numbers and strings are, whatever tree they hang in; of other objects the type alone.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,20 @@ import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import torch
+from numpy import ndarray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from symgraph.errors import MatchError
 
-FORMAT = "symgraph learning 1"
+FORMAT = "symgraph learning 2"
 
 
 @dataclass
@@ -28,6 +35,22 @@ class Progress:
     history: list[float] = field(default_factory=list)
     judged: list[tuple[int, float]] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
+    seen: str = ""  # digest of all batches up to here
+
+
+def chained(digest: str, tree: Any) -> str:
+    """The digest of what was seen before and of one batch (or any tree of tensors and values) more."""
+    found = blake2b(digest.encode(), digest_size=16)
+    for leaf in pytree.tree_leaves(tree):
+        if isinstance(leaf, Tensor):
+            found.update(f"{leaf.dtype}{tuple(leaf.shape)}".encode())
+            found.update(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        elif isinstance(leaf, ndarray):
+            found.update(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes())
+        else:
+            plain = leaf is None or isinstance(leaf, (bool, int, float, str, bytes))
+            found.update((repr(leaf) if plain else type(leaf).__qualname__).encode())
+    return found.hexdigest()
 
 
 def save(
@@ -67,7 +90,7 @@ def load(
     except (OSError, SafetensorError) as error:
         raise MatchError(f"{path} is no checkpoint of a learning run: {str(error).splitlines()[0]}") from None
     if metadata.get("format") != FORMAT or metadata.get("run") != run:
-        raise MatchError(f"{path} belongs to a run with other options: remove it, or give another file")
+        raise MatchError(f"{path} belongs to a run with other options or ends: remove it, or give another file")
     with torch.no_grad():
         for name, value in latents.items():
             value.copy_(arrays[f"latent/{name}"])
@@ -80,4 +103,5 @@ def load(
     generator.set_state(arrays["generator"])
     described = json.loads(metadata["progress"])
     best = {key.removeprefix("best/"): value for key, value in arrays.items() if key.startswith("best/")}
-    return Progress(described["step"], described["history"], [(step, value) for step, value in described["judged"]], best)
+    judged = [(step, value) for step, value in described["judged"]]
+    return Progress(described["step"], described["history"], judged, best, described["seen"])

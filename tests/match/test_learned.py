@@ -7,6 +7,7 @@ import torch
 
 from symgraph.errors import MatchError
 from symgraph.match import barrier, match
+from symgraph.match.resume import chained
 
 from .samples import SAMPLES, inputs, state
 
@@ -66,28 +67,70 @@ class KilledError(Exception):
     pass
 
 
-@pytest.mark.parametrize("stop", [4, 7])
-def test_resume_equals_uninterrupted(tmp_path, stop):
-    held_out = pair("transformer")[4]
-    options = {"checkpoint_every": 2, "held_out": held_out, "judge_every": 3, "accumulate": 2}
-    whole = learn("transformer", **options)
-
+def killed(path, stop, **options):
     def callback(step, steps, value):
         if step == stop:
             raise KilledError
 
-    path = tmp_path / "run.safetensors"
     with pytest.raises(KilledError):
         learn("transformer", callback=callback, checkpoint=path, **options)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_resume_equals_uninterrupted(tmp_path, seed):
+    """Killed at a random step, in the middle of what is not saved yet."""
+    held_out = pair("transformer")[4]
+    options = {
+        "checkpoint_every": 2,
+        "held_out": held_out,
+        "judge_every": 3,
+        "accumulate": 2,
+        "start": ["naive", "weights"][seed % 2],
+    }
+    whole = learn("transformer", **options)
+    path = tmp_path / "run.safetensors"
+    killed(path, int(torch.randint(3, 12, (), generator=torch.Generator().manual_seed(seed))), **options)
     resumed = learn("transformer", checkpoint=path, **options)
     assert resumed.history == whole.history
     assert resumed.judged == whole.judged
     assert all(torch.equal(resumed.b[key], whole.b[key]) for key in whole.b)
-    with pytest.raises(MatchError, match="belongs to a run with other options"):
-        learn("transformer", checkpoint=path, lr=1e-2, **options)
+    again = learn("transformer", checkpoint=path, **options)
+    assert all(torch.equal(again.b[key], whole.b[key]) for key in whole.b)
+
+
+def test_a_run_is_resumed_only_as_it_was(tmp_path):
+    path = tmp_path / "run.safetensors"
+    killed(path, 7, checkpoint_every=2)
+    module, spec, a, b, batches = pair("transformer")
+    data = {"module": module, "loss": loss, "checkpoint": path, "steps": 12}
+    with pytest.raises(MatchError, match="belongs to a run with other options or ends"):
+        match(spec, a, b, batches=batches, **data, lr=1e-2)
+    with pytest.raises(MatchError, match="belongs to a run with other options or ends"):
+        match(spec, a, state(type(module), 2), batches=batches, **data)
+    for others in (batches[::-1], [(x, y + 1e-9) for x, y in batches], batches[:1]):
+        with pytest.raises(MatchError, match="was learned on other batches: give the same ones in the same order"):
+            match(spec, a, b, batches=others, **data)
+    assert len(match(spec, a, b, batches=batches, **data).history) == 12
     path.write_bytes(b"no")
     with pytest.raises(MatchError, match="is no checkpoint of a learning run"):
-        learn("transformer", checkpoint=path, **options)
+        match(spec, a, b, batches=batches, **data)
+
+
+def test_digests_see_what_is_in_a_batch():
+    x = torch.arange(6.0)
+    batches = [
+        x,
+        x.reshape(2, 3),
+        x.double(),
+        {"a": x, "n": 3},
+        {"a": x, "n": 4},
+        [x.numpy(), "s"],
+        x.bfloat16(),
+        [None, object()],
+    ]
+    assert len({chained("", batch) for batch in batches}) == len(batches)
+    assert chained("", (x, 1)) == chained("", (x.clone(), 1))
+    assert chained(chained("", x), x) != chained("", x)
 
 
 def test_early_stopping_returns_the_best():
