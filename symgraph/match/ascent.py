@@ -8,8 +8,8 @@ so the identity is always feasible and no step can lose. Three ingredients make 
   cyclic diagonal of the profit matrix. Dependent spaces of dependent spaces recurse by themselves.
 * The first sweep uses *anchored* evidence only: pieces whose other spaces are all settled. An embedding, with a pinned
   vocabulary, settles the stream; the stream settles keys and values; these the queries.
-* Signs of whole tensors are decided together with the first space that meets them; signs of two spaces that stand on one
-  piece, when sweeps over single spaces gain little.
+* Signs of whole tensors are decided together with the first space that meets them; signs of a space together with what
+  stands beside them, when sweeps over single spaces gain little.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from symgraph.match.assignment import Correlations, Parity, assign, monomial, so
 from symgraph.match.pieces import Occurrence, Pieces, anchored, correlation, front, per_index
 from symgraph.match.procrustes import image, procrustes
 from symgraph.match.selection import Freedom
-from symgraph.match.signs import couplings, together
+from symgraph.match.signs import beside, couplings, together, turned
 from symgraph.spec.model import Space
 
 SLACK = 1e-12  # a step may lose this much of the norm of what it moves, by rounding
@@ -77,14 +77,18 @@ class Ascent:
         """Sweeps in the given order until one gains less than ``tol`` of the squared distance that is left."""
         bound, distance = self.bound, self.distance()
         self.history.append(distance)
-        coupled = couplings(self)
+        coupled, matrices = couplings(self), beside(self)
         for _ in range(sweeps):
             before = distance
             for name in order:
                 distance -= self.improve(name)
                 self.history.append(distance)
-            for pair, places in coupled.items() if before - distance <= STUCK * before else ():
+            stuck = before - distance <= STUCK * before
+            for pair, places in coupled.items() if stuck else ():
                 distance -= self.attempt(together(self, pair, places))
+                self.history.append(distance)
+            for (signed, name), places in matrices.items() if stuck else ():
+                distance -= self.attempt(turned(self, signed, places), then=name)
                 self.history.append(distance)
             distance = self.distance()
             if before - distance <= tol * before or distance < FLOOR * bound:
@@ -94,11 +98,13 @@ class Ascent:
         """One block, kept only if it does not lose; what it gained."""
         return self.attempt(best_response(self, name, self.pieces.touching(name)))
 
-    def attempt(self, increment: Elements) -> float:
-        """Move ``b`` further, unless that loses; what it gained."""
-        touched = sorted({number for name in increment for number in self.pieces.touching(name)})
+    def attempt(self, increment: Elements, then: str = "") -> float:
+        """Move ``b`` further, and solve for one space after it, unless that loses; what it gained."""
+        names = {*increment, *([then] if then else [])}
+        touched = sorted({number for name in names for number in self.pieces.touching(name)})
         before, old, found = self.distance(touched), [self.b[number] for number in touched], dict(self.elements)
         self.move(increment)
+        self.move(best_response(self, then, self.pieces.touching(then)) if then else {})
         gain = before - self.distance(touched)
         bound = sum(float(self.a[number].norm() * self.b[number].norm()) for number in touched)
         if gain < -SLACK * bound:  # a space that stands twice on one piece can, and a guess

@@ -1,14 +1,18 @@
-"""Signs of two spaces on one piece, decided together.
+"""Signs of a space, decided together with what stands beside them: signs of another space, or a matrix.
 
 Where ``sigma_i tau_j`` stands on a piece, neither space can tell its signs without the other's, and taking turns gets
 stuck half way. But the inner products ``C[i, j]`` of the sides, if they are equal up to signs, are ``|C[i, j]| sigma_i
 tau_j``: by Perron and Frobenius the signs of the leading singular vectors. What other pieces know decides the common sign.
+
+Beside a matrix Q the correlations are ``C[i] = sigma_i P_i Q`` with positive P_i, so that ``<C[i], C[j]>`` has the sign of
+``sigma_i sigma_j``: the leading left singular vector again, of C with its last two axes flattened. Q takes the common sign.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -17,12 +21,13 @@ from torch import Tensor
 from symgraph.algebra.elements import Element
 from symgraph.algebra.sampling import classes, spread
 from symgraph.match.assignment import monomial
-from symgraph.match.pieces import Occurrence
+from symgraph.match.pieces import Occurrence, correlation
 
 if TYPE_CHECKING:
     from symgraph.match.ascent import Ascent
 
 ROUNDS = 30  # of the power iteration
+LARGEST = 10**6  # entries of the correlations of a matrix space at every index of another
 
 
 class Signed(NamedTuple):
@@ -75,6 +80,37 @@ def together(
         still = torch.arange(space.size).expand(signs.shape)
         found[space.name] = monomial(space, still, {one.name: signs})
     return found
+
+
+def beside(ascent: Ascent) -> dict[tuple[Signed, str], list[tuple[Occurrence, Occurrence]]]:
+    """Sign generators of small spaces and matrix spaces on one piece, neither dependent on the other, and where."""
+    found: dict[tuple[Signed, str], list[tuple[Occurrence, Occurrence]]] = defaultdict(list)
+    matrices = [name for name, freedom in ascent.freedom.items() if freedom.matrix]
+    at = [(name, one) for name in matrices for one in ascent.pieces.occurrences[name]]
+    for space, freedom in ascent.freedom.items():
+        for one in ascent.pieces.occurrences[space] if freedom.signs else ():
+            odd = [name for name, weight in one.factor.weights if weight % 2 and name in freedom.signs]
+            for matrix, other in at if odd else ():
+                size = ascent.pieces.spaces[space].size * ascent.pieces.spaces[matrix].size ** 2
+                apart = one.k not in other.outer and other.k not in one.outer
+                if one.piece == other.piece and apart and not one.outer and not other.outer and size <= LARGEST:
+                    for name in odd:
+                        found[Signed(space, name), matrix].append((one, other))
+    return found
+
+
+def turned(ascent: Ascent, signed: Signed, places: Sequence[tuple[Occurrence, Occurrence]]) -> dict[str, Element]:
+    """The signs that let one matrix serve all indices."""
+    space = ascent.pieces.spaces[signed.space]
+    total = sum(_beside(ascent, one, other) for one, other in places)
+    matrix = _by_class(torch.as_tensor(total), ascent, signed.space, 0)
+    signs = spread(_leading(matrix.flatten(1)), space, neutral=1.0)
+    return {signed.space: monomial(space, torch.arange(space.size), {signed.name: signs})}
+
+
+def _beside(ascent: Ascent, one: Occurrence, other: Occurrence) -> Tensor:
+    """``C[i, p, q]``: the correlation along the matrix space at every index of the other."""
+    return correlation(ascent.a[one.piece], ascent.b[one.piece], replace(other, outer=(one.k,)))
 
 
 def _coupling(

@@ -317,6 +317,25 @@ def gates() -> tuple[Gates, SymmetrySpec]:
     return module, spec_of(module, spaces, axes)
 
 
+class Scores(nn.Module):
+    """Four products of a query and a key of five coordinates: every one has a sign, all share one basis."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.q, self.k = nn.Linear(6, 20, bias=False), nn.Linear(6, 20, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k = self.q(x).unflatten(-1, (4, 5)), self.k(x).unflatten(-1, (4, 5))
+        return torch.tanh((q * k).sum(-1))
+
+
+def scores() -> tuple[Scores, SymmetrySpec]:
+    module = made(Scores)
+    sign = (Scale(name="s", kind="sign"),)
+    spaces = [space("each", 4, Group.DIAGONAL, scales=sign), space("basis", 5, Group.GENERAL_LINEAR)]
+    return module, spec_of(module, spaces, {"q.weight": "each[s] basis | 6", "k.weight": "each[s] basis' | 6"})
+
+
 def made(kind: type[nn.Module], seed: int = 0) -> nn.Module:
     """A module in float64 with weights of its own for every seed."""
     module = kind().double().eval().requires_grad_(False)
@@ -341,6 +360,7 @@ def inputs(name: str) -> Tensor:
         "chain": (16, 7),
         "packed": (16, 5),
         "gates": (16, 7),
+        "scores": (16, 6),
         "attention": (3, 6, 10),
         "centred": (16, 15),
     }[name]
@@ -355,4 +375,5 @@ SAMPLES = {
     "chain": chain,
     "packed": packed,
     "gates": gates,
+    "scores": scores,
 }

@@ -9,7 +9,7 @@ from symgraph.algebra.groups import Group
 from symgraph.match.ascent import Ascent
 from symgraph.match.pieces import Pieces
 from symgraph.match.selection import select
-from symgraph.match.signs import couplings, together
+from symgraph.match.signs import beside, couplings, together, turned
 from symgraph.spec import model
 from symgraph.spec.model import Dimension, Identity, Scale, SymmetrySpec
 from symgraph.spec.operations import sample
@@ -68,6 +68,36 @@ def test_taking_turns_gets_stuck():
             for name in ("query", "coordinate"):
                 ascent.improve(name)
         left.append(ascent.distance())
+    assert max(left) > 1
+
+
+def beside_a_matrix(seed):
+    """Nine rows of six coordinates: equal but for a sign of every row and one basis of all."""
+    spaces = [space("row", 9, Group.DIAGONAL, scales=SIGN), space("basis", 6, Group.ORTHOGONAL)]
+    spec = SymmetrySpec(
+        identity=Identity(model="none"),
+        spaces=tuple(spaces),
+        tensors=(model.Tensor(name="x", shape=(54, 8), axes=("row[s] basis", "8")),),
+        dimension=Dimension(by_space={}, by_kind={}, total=0),
+    )
+    a = {"x": torch.randn(54, 8, generator=torch.Generator().manual_seed(seed)).double()}
+    pieces, first = Pieces.of(spec, a)
+    _, second = Pieces.of(spec, sample(spec, seed=seed).apply(a))
+    return Ascent(pieces, first, second, select(spec).spaces)
+
+
+def test_signs_beside_a_matrix():
+    left = []
+    for seed in range(8):
+        stuck = beside_a_matrix(seed)
+        for _ in range(10):
+            for name in ("basis", "row"):
+                stuck.improve(name)
+        left.append(stuck.distance())
+        ascent = beside_a_matrix(seed)
+        (((signed, name), places),) = beside(ascent).items()
+        ascent.attempt(turned(ascent, signed, places), then=name)
+        assert ascent.distance() < 1e-20
     assert max(left) > 1
 
 
