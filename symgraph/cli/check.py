@@ -66,10 +66,17 @@ def require_memory(spec: SymmetrySpec) -> None:
         )
 
 
-def audit(model: Model, spec: SpecFile = None, untie: Untie = False, as_json: Json = False) -> int:
+def audit(
+    model: Model,
+    spec: SpecFile = None,
+    untie: Untie = False,
+    seconds: Annotated[float, typer.Option("--seconds", min=0, help="Time to search for permutations and signs.")] = 60.0,
+    as_json: Json = False,
+) -> int:
     """Check that the spec misses no symmetry (else status 1).
 
-    Compares the dimension of the continuous group with the null space of the Jacobian of the outputs at the weights.
+    Compares the dimension of the continuous group with the null space of the Jacobian of the outputs at generic weights, and
+    searches for permutations and sign flips of parameter axes that the spec does not have.
     """
     from symgraph.verify import audit as run
 
@@ -77,6 +84,14 @@ def audit(model: Model, spec: SpecFile = None, untie: Untie = False, as_json: Js
     document = read_spec(spec, source, untie)
     graph = source.graph
     with working("counting the null space of the Jacobian"):
-        report = run(graph, document)
-    show_json(report) if as_json else show(report.summary)
-    return OK if report.complete else FAILED
+        report = run(graph, document, seconds=seconds)
+    if as_json:
+        show_json(report)
+    else:
+        show(report.summary)
+        for sentence in report.explained:
+            show(f"  missing: {sentence}")
+        for each in report.missing_discrete:
+            show(f"  missing: {each}")
+        show(f"  searched: {report.searched}")
+    return OK if report.complete and not report.missing_discrete else FAILED

@@ -160,12 +160,12 @@ REPLACEMENTS: dict[str, Callable[..., Any]] = {
 
 
 def with_epsilon(node: fx.Node, args: Any, kwargs: Any, epsilon: float) -> tuple[Any, Any]:
-    """Arguments in which the epsilon of a norm (by its schema, or added under a root) is the given one."""
+    """Arguments in which the epsilon of a norm (by its schema, or added under a root) is the given one; zero stays zero."""
     schema = getattr(node.target, "_schema", None)
     for index, argument in enumerate(schema.arguments if schema is not None and "norm" in schema.name else ()):
         if argument.name in EPSILON_ARGUMENTS:
             if index < len(args):
-                return (*args[:index], epsilon, *args[index + 1 :]), kwargs
+                return (args if args[index] == 0 else (*args[:index], epsilon, *args[index + 1 :])), kwargs
             return args, {**kwargs, argument.name: epsilon}
     if is_written_out_epsilon(node):
         return (args[0], epsilon, *args[2:]), kwargs

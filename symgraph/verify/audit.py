@@ -22,11 +22,13 @@ from torch import Tensor
 
 from symgraph.errors import SymgraphError
 from symgraph.frontend.graph import Graph
-from symgraph.spec.model import SymmetrySpec
+from symgraph.infer.discover import without_epsilons
+from symgraph.spec.model import ShiftTerm, SymmetrySpec
 from symgraph.spec.operations import canonicalize, tangents
-from symgraph.verify.jacobian import Jacobian, Level, idealized, read_entries
+from symgraph.verify.discrete import Discrete, discrete
+from symgraph.verify.jacobian import Jacobian, Level, idealized, is_epsilon, read_entries
 from symgraph.verify.missing import explained
-from symgraph.verify.nullspace import NullSpace, cut, settled
+from symgraph.verify.nullspace import NullSpace, cut, drawn, settled
 from symgraph.verify.preservation import belongs, random_state
 
 LARGEST = 5000
@@ -35,8 +37,14 @@ UNSOUND = 1e-6
 """How much a direction of the spec may change the outputs, relative to the direction that changes them most."""
 SHOWN = 0.05
 """Share of a direction's energy from which a parameter is named."""
+LARGE_EPSILON = 0.1
+"""What the epsilons are made to be, to see which scales they break."""
+BROKEN = 1e-9
+"""How much a direction changes the outputs then, at least, relative to the direction that changes them most."""
 CLEAR = 4
 """Decades between the singular values of orbit directions that count as a gap."""
+SECONDS = 10.0
+"""Time for the search for permutations and signs that the spec has not."""
 LISTED = 16
 """Most missing directions whose parameters are listed one by one."""
 
@@ -50,6 +58,9 @@ class AuditReport:
     counts directions that move nothing but what the example does not read (positions beyond its length), so that
 
         dimension + approximate - surplus - unread == rank
+
+    ``complete`` speaks of the continuous group. ``missing_discrete`` are permutations and signs that the spec has not, among
+    those ``searched``.
     """
 
     parameters: int
@@ -66,11 +77,15 @@ class AuditReport:
     surplus: int = 0
     unread: int = 0
     explained: tuple[str, ...] = ()
+    missing_discrete: tuple[Discrete, ...] = ()
+    searched: str = "nothing"
 
     @property
     def summary(self) -> str:
         """One line."""
         counted = f"nullity {self.nullity}, rank {self.rank}, dimension {self.dimension}, gap 10^{self.gap:.1f}"
+        if self.complete and self.missing_discrete:
+            return f"incomplete: {len(self.missing_discrete)} discrete missing ({self.missing_discrete[0]}); {counted}"
         if self.complete:
             return f"complete: {counted}"
         if self.residual > UNSOUND:
@@ -85,12 +100,14 @@ class AuditReport:
 
 
 def audit(
-    graph: Graph, spec: SymmetrySpec, state_dict: Mapping[str, Tensor] | None = None, level: Level = "outputs", seed: int = 0
-) -> AuditReport:
+    graph: Graph, spec: SymmetrySpec, state_dict: Mapping[str, Tensor] | None = None, level: Level = "outputs", seed: int = 0,
+    seconds: float = SECONDS,
+) -> AuditReport:  # fmt: skip
     """Count the null space of the Jacobian at generic weights against the directions of the spec.
 
     ``level="log_softmax"`` counts after a log-softmax of the last axis of every output. The weights are random ones, since
-    trained weights need not be generic, unless a state dict is given. Raises :class:`~symgraph.errors.SymgraphError` for a
+    trained weights need not be generic, unless a state dict is given. ``seconds`` bound the search for permutations and signs
+    (0: none). Raises :class:`~symgraph.errors.SymgraphError` for a
     model with more than :data:`LARGEST` parameters.
     """
     belongs(graph, spec)
@@ -104,18 +121,37 @@ def audit(
     jacobian = Jacobian(idealized(graph), canon, names, level, spec.identity.untied)
     read = read_entries(graph, names, {name: canon[name].shape for name in names}, spec.identity.untied)
     null = settled((block[:, read] for block in jacobian.rows(seed)), int(read.sum()))
-    directions = torch.cat([tangents(moving, canon, names), _approximate(spec, canon, names)], 1)
-    counted = _count(null, directions[read], canon, names, read)
-    everything = _span(directions).shape[1]
-    surplus = spec.dimension.total + len(spec.approximate) - everything
+    exact = tangents(moving, canon, names)
+    loose = _approximate(graph, spec, jacobian, null, read, seed)
+    counted = _count(null, torch.cat([exact[read], loose], 1), canon, names, read)
+    everything, known = _span(exact).shape[1], _span(exact[read]).shape[1]
+    surplus = spec.dimension.total - everything
+    others, searched = discrete(graph, spec, canon, seconds, seed) if seconds else ((), "nothing")
     return replace(
         counted, dimension=spec.dimension.total, complete=counted.complete and not surplus, level=level,
-        approximate=len(spec.approximate), surplus=surplus, unread=everything - counted.rank,
+        approximate=counted.rank - known, surplus=surplus, unread=everything - known,
+        missing_discrete=others, searched=searched,
     )  # fmt: skip
 
 
-def _approximate(spec: SymmetrySpec, canon: dict[str, Tensor], names: list[str]) -> Tensor:
-    """Directions [parameters, k] of the scales that only an epsilon breaks: epsilons are zero here."""
+def _approximate(graph: Graph, spec: SymmetrySpec, jacobian: Jacobian, null: NullSpace, read: Tensor, seed: int) -> Tensor:
+    """Directions [n, k] of the null space that only epsilons break.
+
+    They are the approximate scales of whole tensors that the spec lists, and those of the model without epsilons that are
+    seen as soon as the epsilons are large (translations are exact).
+    """
+    canon, names = jacobian.state, jacobian.names
+    ideal = _moving(without_epsilons(graph, spec.identity.untied)).model_copy(update={"shifts": (), "absorptions": ()})
+    listed = _whole(spec, canon, names)[read]
+    inside = _span(null.basis @ (null.basis.mT @ _span(tangents(ideal, canon, names)[read])))
+    wide = replace(jacobian, graph=idealized(graph, LARGE_EPSILON), epsilon=LARGE_EPSILON)
+    rows = drawn((block[:, read] for block in wide.rows(seed)), 2 * inside.shape[1] + 8)
+    _, values, right = torch.linalg.svd(rows @ inside, full_matrices=False)
+    return torch.cat([listed, inside @ right[values > BROKEN * null.scale].mT], 1)
+
+
+def _whole(spec: SymmetrySpec, canon: dict[str, Tensor], names: list[str]) -> Tensor:
+    """Directions [parameters, k] of the approximate scales of whole tensors that a spec lists."""
     columns = [torch.cat([each.weights.get(name, 0) * (canon[name] + each.offsets.get(name, 0)).flatten() for name in names])
                for each in spec.approximate]  # fmt: skip
     count = sum(canon[name].numel() for name in names)
@@ -123,8 +159,15 @@ def _approximate(spec: SymmetrySpec, canon: dict[str, Tensor], names: list[str])
 
 
 def _moving(spec: SymmetrySpec) -> SymmetrySpec:
-    """The spec with its buffers as parameters: statistics move with the weights, so they are counted with them."""
-    return spec.model_copy(update={"tensors": tuple(each.model_copy(update={"kind": "parameter"}) for each in spec.tensors)})
+    """The spec with its buffers as parameters (statistics move with the weights, so they count), and without epsilons."""
+    tensors = tuple(each.model_copy(update={"kind": "parameter"}) for each in spec.tensors)
+    shifts = tuple(shift.model_copy(update={"terms": tuple(map(_without_epsilon, shift.terms))}) for shift in spec.shifts)
+    return spec.model_copy(update={"tensors": tensors, "shifts": shifts})
+
+
+def _without_epsilon(term: ShiftTerm) -> ShiftTerm:
+    reads = tuple(read.model_copy(update={"offset": 0.0}) if is_epsilon(read.offset) else read for read in term.reads)
+    return term.model_copy(update={"reads": reads})
 
 
 def _count(null: NullSpace, directions: Tensor, canon: dict[str, Tensor], names: list[str], read: Tensor) -> AuditReport:

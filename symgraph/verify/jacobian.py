@@ -38,8 +38,8 @@ COPYING = frozenset({
 })  # fmt: skip
 
 
-def idealized(graph: Graph) -> Graph:
-    """A copy of the graph without the epsilons that stand in it as numbers, and without padding rows.
+def idealized(graph: Graph, epsilon: float = 0.0) -> Graph:
+    """A copy of the graph with another number for the epsilons that stand in it, and without padding rows.
 
     The epsilons of norms, which are arguments, are those of ``Graph.run``.
     """
@@ -49,25 +49,27 @@ def idealized(graph: Graph) -> Graph:
         node.name = original.name  # copying renames what is named like a function of Python
         if node.target is aten.embedding.default:
             node.args, node.kwargs = node.args[:2], {}
-        elif node.target in BOUNDED and len(node.args) > 1 and _is_epsilon(node.args[1]):
-            node.args = (node.args[0], 0.0, *node.args[2:])
+        elif node.target in BOUNDED and len(node.args) > 1 and is_epsilon(node.args[1]):
+            node.args = (node.args[0], epsilon, *node.args[2:])
     module = fx.GraphModule(graph.module, nodes)
     return replace(graph, module=module, output_nodes=[place[node] for node in graph.output_nodes])
 
 
-def _is_epsilon(value: Any) -> bool:
+def is_epsilon(value: Any) -> bool:
+    """Whether a number only keeps a division finite."""
     return isinstance(value, float) and 0 < value <= EPSILON_LIMIT
 
 
 @dataclass(frozen=True)
 class Jacobian:
-    """The outputs as a function of the tensors ``names``, at the weights ``state``."""
+    """The outputs as a function of the tensors ``names``, at the weights ``state``, with ``epsilon`` in all norms."""
 
     graph: Graph
     state: dict[str, Tensor]
     names: list[str]
     level: Level = "outputs"
     untied: bool = False
+    epsilon: float = 0.0
 
     @property
     def columns(self) -> int:
@@ -102,7 +104,7 @@ class Jacobian:
         shapes = {name: self.state[name].shape for name in self.names}
         pieces = torch.split(vector, [shape.numel() for shape in shapes.values()])
         moved = {name: piece.reshape(shape) for (name, shape), piece in zip(shapes.items(), pieces, strict=True)}
-        results = self.graph.run({**self.state, **moved}, inputs, epsilons=0.0, untie=self.untied)
+        results = self.graph.run({**self.state, **moved}, inputs, epsilons=self.epsilon, untie=self.untied)
         if self.level == "log_softmax":
             results = [torch.log_softmax(result, -1) for result in results]
         return torch.cat([result.flatten() for result in results])

@@ -85,16 +85,16 @@ def null_space(matrix: Tensor) -> NullSpace:
 
 def settled(blocks: Iterator[Tensor], count: int) -> NullSpace:
     """The null space of so many rows [*, count] that as many fresh ones do not see it."""
-    triangle = _triangle(_drawn(blocks, ceil(OVERSAMPLED * count) + 8))
+    triangle = _triangle(drawn(blocks, ceil(OVERSAMPLED * count) + 8))
     while True:
         found = null_space(triangle)
         if not found.basis.shape[1]:
             return found
-        fresh = _drawn(blocks, ceil(CONFIRMED * count))
+        fresh = drawn(blocks, ceil(CONFIRMED * count))
         # a row is as long as the largest singular value over the root of their number, at most
         if float((fresh @ found.basis).norm(dim=1).max()) <= found.threshold / sqrt(count):
             return found
-        triangle = _triangle(torch.cat([triangle, fresh, _drawn(blocks, ceil(MORE * count))]))
+        triangle = _triangle(torch.cat([triangle, fresh, drawn(blocks, ceil(MORE * count))]))
 
 
 def _triangle(rows: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def _triangle(rows: Tensor) -> Tensor:
     return factor
 
 
-def _drawn(blocks: Iterator[Tensor], goal: int) -> Tensor:
+def drawn(blocks: Iterator[Tensor], goal: int) -> Tensor:
     """At least ``goal`` rows."""
     found: list[Tensor] = []
     while sum(len(block) for block in found) < goal:
