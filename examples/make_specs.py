@@ -51,7 +51,7 @@ def short(group: str) -> str:
 
 
 def index() -> str:
-    names = [path.stem for path in sorted(SPECS.glob("*.json"))]
+    names = [path.stem for path in sorted(CONFIGS.glob("*.json"))]
     return "\n".join((
         "# Golden specs",
         "",
