@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from symgraph.infer.discover import discover
     from symgraph.match.api import MatchResult, match
     from symgraph.match.barrier import BarrierCurve, barrier
+    from symgraph.match.many import ManyResult, match_many
     from symgraph.spec.codec import load_spec, save_spec
     from symgraph.spec.model import SymmetrySpec
     from symgraph.spec.operations import canonicalize, sample, tangents
@@ -44,15 +45,15 @@ _PLACES = {
     "spec.operations": ("canonicalize", "sample", "tangents"),
     "spec.transform": ("Transform", "identity_transform"),
     "verify": ("AuditReport", "VerifyReport", "audit", "verify"),
-    "match": ("BarrierCurve", "MatchResult", "barrier", "match"),
+    "match": ("BarrierCurve", "ManyResult", "MatchResult", "barrier", "match", "match_many"),
 }
 _EXPORTS = {name: (module, name) for module, names in _PLACES.items() for name in names}
 _EXPORTS["explain"] = ("spec.render", "explain_text")
 
 __all__ = [
-    "AuditReport", "BarrierCurve", "Graph", "LoadedModel", "MatchResult", "SymgraphError", "SymmetrySpec", "Transform",
-    "VerifyReport", "audit", "barrier", "canonicalize", "discover", "explain", "identity_transform", "load_model",
-    "load_spec", "match", "sample", "save_spec", "tangents", "trace", "verify",
+    "AuditReport", "BarrierCurve", "Graph", "LoadedModel", "ManyResult", "MatchResult", "SymgraphError", "SymmetrySpec",
+    "Transform", "VerifyReport", "audit", "barrier", "canonicalize", "discover", "explain", "identity_transform", "load_model",
+    "load_spec", "match", "match_many", "sample", "save_spec", "tangents", "trace", "verify",
 ]  # fmt: skip
 
 

@@ -13,21 +13,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
-from symgraph.errors import CheckpointError, MatchError
+from symgraph.errors import MatchError
 from symgraph.match.activations import match_activations
-from symgraph.match.balance import balance
 from symgraph.match.distance import per_space, relative
 from symgraph.match.functional import Batches, Loss
-from symgraph.match.gauge import gauge
 from symgraph.match.learned import Learned, Options, learn
-from symgraph.match.selection import Selection, commuting, select
+from symgraph.match.normal import checked, normal_form, wide
+from symgraph.match.selection import commuting, select
 from symgraph.match.weights import match_weights
 from symgraph.spec.model import SymmetrySpec
 from symgraph.spec.operations import canonicalize
-from symgraph.spec.state import State, held, names
+from symgraph.spec.state import State
 from symgraph.spec.transform import Transform, identity_transform
 
 Method = Literal["naive", "weights", "activations", "learned", "dual"]
@@ -113,18 +111,18 @@ def match(
         selection = commuting(spec, selection)
     by_data = method in ("activations", *LEARNED) or start == "activations"
     data = _data(method, module, loss, batches) if by_data else None
-    ends = [canonicalize(spec, _checked(spec, state, which)) for state, which in ((a, "first"), (b, "second"))]
+    ends = [canonicalize(spec, checked(spec, state, which)) for state, which in ((a, "first"), (b, "second"))]
     moves = [identity_transform(spec), identity_transform(spec)]
     history: tuple[float, ...] = ()
     judged: tuple[tuple[int, float], ...] = ()
     if method != "naive":
-        moves = [_normal(spec, end, selection) for end in ends]
+        moves = [normal_form(spec, end, selection) for end in ends]
     if data is not None and "activations" in (method, start):
-        first, second = (_wide(move, end) for move, end in zip(moves, ends, strict=True))
+        first, second = (wide(move, end) for move, end in zip(moves, ends, strict=True))
         seen = match_activations(spec, first, second, selection, *data, count=activation_batches, seed=seed)
         moves[1], history = seen.transform.compose(moves[1]), seen.history
     if method == "weights" or (method in LEARNED and start == "weights"):
-        first, second = (_wide(move, end) for move, end in zip(moves, ends, strict=True))
+        first, second = (wide(move, end) for move, end in zip(moves, ends, strict=True))
         anchored = start == "weights"
         found = match_weights(spec, first, second, selection, seed=seed, restarts=restarts, anchored=anchored)
         moves[1], history = found.transform.compose(moves[1]), found.history
@@ -167,34 +165,12 @@ def _result(
     )
 
 
-def _normal(spec: SymmetrySpec, end: State, selection: Selection) -> Transform:
-    """Free of shifts, then balanced."""
-    freed = gauge(spec, end, selection.shifts)
-    return balance(spec, _wide(freed, end), selection).compose(freed)
-
-
-def _wide(move: Transform, end: State) -> dict[str, Tensor]:
-    """The moved state in float64: what is compared is not rounded in between."""
-    return move.apply({name: value.double() if value.is_floating_point() else value for name, value in end.items()})
-
-
 def _options(options: Mapping[str, Any], seed: int) -> Options:
     known = {one.name for one in fields(Options)} - {"seed"}
     unknown = sorted(options.keys() - known)
     if unknown:
         raise MatchError(f"no option {unknown[0]!r}: there are {', '.join(sorted(known))}, only, without, seed, restarts")
     return Options(**options, seed=seed)
-
-
-def _checked(spec: SymmetrySpec, state: State, which: str) -> State:
-    """The state, if it fits the spec and is finite."""
-    for tensor in held(spec, state):
-        name = names(tensor, state)[0]
-        value = state[name]
-        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            kind = "NaN" if bool(torch.isnan(value).any()) else "infinite values"
-            raise CheckpointError(f"tensor {name!r} of the {which} checkpoint holds {kind}")
-    return state
 
 
 __all__ = ["METHODS", "Learned", "MatchResult", "match"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 
 from torch import Tensor
 
@@ -14,6 +15,12 @@ def relative(spec: SymmetrySpec, a: State, b: State) -> float:
     """``|a - b| / |a|`` over all float parameters of the spec."""
     pairs = _squares(spec, a, b)
     return _ratio([gap for gap, _ in pairs.values()], [size for _, size in pairs.values()])
+
+
+def spread(spec: SymmetrySpec, states: Sequence[State], mean: State) -> float:
+    """The root mean square of the distances to the mean, relative to the first state."""
+    gaps = [gap for state in states for gap, _ in _squares(spec, mean, state).values()]
+    return _ratio(gaps, [len(states) * size for _, size in _squares(spec, states[0], mean).values()])
 
 
 def per_space(spec: SymmetrySpec, a: State, b: State) -> dict[str, float]:

@@ -49,6 +49,7 @@ class Options:
     clip: float = 1.0
     warmup: float = 0.02  # part of the steps
     accumulate: int = 1
+    autocast: bool = False  # run the model in bfloat16 where torch's autocast does; float32 models only
     batch_statistics: bool = False  # running statistics do not count: norms use those of the batch, buffers are not scaled
     seed: int = 0
     callback: Callable[[int, int, float], None] | None = None  # step, steps, loss
@@ -161,7 +162,8 @@ class _Learner:
         self.model.state = self.line.state(leaves, x)
         total = 0.0
         for _ in range(self.options.accumulate):
-            loss = self.loss(self.model, next(stream)) / self.options.accumulate
+            with torch.autocast(self.line.device.type, torch.bfloat16, enabled=self.options.autocast):
+                loss = self.loss(self.model, next(stream)) / self.options.accumulate
             loss.backward()  # type: ignore[no-untyped-call]
             total += float(loss.detach())
         used = [name for name, leaf in leaves.items() if leaf.grad is not None and moving[name].requires_grad]

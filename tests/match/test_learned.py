@@ -148,6 +148,28 @@ def test_parametrizations_and_rates_are_used():
     assert learn("transformer", rates={"commutant": 0.1}).history != base
 
 
+def test_autocast_runs_the_model_in_bfloat16():
+    _, spec, a, b, batches = pair("perceptron")
+    module = SAMPLES["perceptron"]()[0].float()
+    a, b = ({key: value.float() for key, value in one.items()} for one in (a, b))
+    batches = [(x.float(), y.float()) for x, y in batches]
+    seen = set()
+
+    def judged(model, batch):
+        out = model(batch[0])
+        seen.add(out.dtype)
+        return (out.float() - batch[1]).square().mean()
+
+    given = {"module": module, "loss": judged, "batches": batches, "steps": 30}
+    plain = match(spec, a, b, **given)
+    assert seen == {torch.float32}
+    cast = match(spec, a, b, autocast=True, **given)
+    assert seen == {torch.float32, torch.bfloat16}
+    assert cast.history != plain.history
+    assert cast.history == pytest.approx(plain.history, rel=0.1)
+    assert {value.dtype for value in cast.b.values()} == {torch.float32}
+
+
 def test_options_are_checked():
     module, spec, a, b, _ = pair("transformer")
     with pytest.raises(MatchError, match="method 'dual' learns on data: give module, loss and batches"):
