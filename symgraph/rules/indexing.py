@@ -1,6 +1,6 @@
 """Reading by index. What is indexed is pinned; the other axes pass.
 
-``embedding``: ``w[v, d], i[..] -> y[.., d]``. The indices are inputs or constants here; those that depend on float
+``index_select``: ``x[a, v, b], i[k] -> y[a, k, b]``. The indices are inputs or constants here; those that depend on float
 activations are in :mod:`symgraph.rules.routing`.
 """
 
@@ -36,15 +36,6 @@ def read(call: Call, source: Operand, indexed: set[int], first: int, width: int)
 def known(operand: Operand) -> bool:
     """Whether it is a constant whose entries are at hand."""
     return operand.value is not None
-
-
-@rule("aten.embedding", examples=lambda draw: [
-    example(draw(11, 5), draw.integers(11, 3, 7)), example(draw(11, 5), draw.integers(11, 3), 0),
-])  # fmt: skip
-def embedding(call: Call) -> Law | None:
-    """``w[v, d], i[..] -> y[.., d]``."""
-    weight, index = call.args[0], call.args[1]
-    return read(call, weight, {0}, 0, index.rank) if known(index) else None
 
 
 @rule("aten.index_select", examples=lambda draw: [example(draw(3, 11, 5), 1, draw.integers(11, 7))])

@@ -15,6 +15,8 @@ on that axis treats its entries alike.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from symgraph.rules.examples import example
@@ -123,15 +125,19 @@ def inverse_order(call: Call) -> Law | None:
 
 @rule("aten.histc", "aten.bincount", examples=lambda draw: [
     example(draw.integers(5, 11).double(), 5, 0, 4, points={0: "index"}),
-    example(draw.integers(5, 11), None, 5, points={0: "index"}),
+    example(draw.integers(5, 11), None, 5, points={0: "index"}), example(draw(11), 5, -2, 2),
 ])  # fmt: skip
 def counts(call: Call) -> Law | None:
-    """``i[s] -> c[e]``: how many entries point to every index of e."""
+    """``i[s] -> c[e]``: how many entries point to every index of e; of other numbers, how many fall in every interval."""
     operand: Operand = call.args[0]
     shape = call.shapes[0] or ()
-    if operand.points != "index" or len(shape) != 1:
+    if len(shape) != 1 or len(call.operands) > 1:
         return None
     pattern = lettered(operand.shape, "s")
+    if operand.points != "index":
+        bins = lettered(shape, "e")
+        uses = pin("e0", "numbers are counted by intervals") if bins[0] else ()
+        return Law((pattern,), (bins,), (Term(((0, GENERIC),)),), uses)
     return Law((pattern,), ((operand.pointed,),), (Term(((0, GENERIC),)),), points=(("counts", operand.pointed),),
                sizes=((operand.pointed, shape[0]),))  # fmt: skip
 
@@ -200,6 +206,16 @@ def by_pointer(call: Call, source: Operand, axis: int, index: Operand) -> Law:
     return Law(_blank(call, patterns), (result,), (term(source.index),), uses, sizes=sizes, implies=implies)
 
 
+@rule("aten.embedding", examples=lambda draw: [
+    example(draw(11, 5), draw.integers(11, 3, 7)), example(draw(11, 5), draw.integers(11, 3), 0, constants=(1,)),
+    example(draw(11, 5), draw.integers(11, 3, 7), points={1: "index"}),
+])  # fmt: skip
+def embedding(call: Call) -> Law:
+    """``w[v, d], i[..] -> y[.., d]``."""
+    weight, index_ = call.args[0], call.args[1]
+    return read(call, weight, {0}, 0, index_.rank) if known(index_) else by_pointer(call, weight, 0, index_)
+
+
 @rule("aten.index.Tensor", examples=lambda draw: [
     example(draw(3, 5, 7), [None, draw.integers(5, 11)]), example(draw(3, 5, 7), [draw.integers(3, 2), draw.integers(5, 2)]),
     example(draw(3, 5, 7), [None, draw.integers(5, 11)], points={1: "index"}),
@@ -213,13 +229,23 @@ def index(call: Call) -> Law | None:
     if any(each.dtype.is_floating_point for each in used):
         return None
     if any(each.dtype == torch.bool for each in used):
-        masked = len(used) == 1 and known(used[0])
-        return read(call, source, set(range(axes[0], axes[0] + used[0].rank)), axes[0], 1) if masked else None
+        return _masked(call, source, axes[0], used[0]) if len(used) == 1 else None
     if len(used) == 1 and not known(used[0]):
         return by_pointer(call, source, axes[0], used[0])
     if any(not known(each) for each in used) or axes != list(range(axes[0], axes[0] + len(axes))):
         return None
     return read(call, source, set(axes), axes[0], max(each.rank for each in used))
+
+
+def _masked(call: Call, source: Operand, first: int, mask: Operand) -> Law:
+    """``x[a.., b], m[a..] -> y[n, b]``: the entries where the mask is true, in their order."""
+    axes = range(first, first + mask.rank)
+    law = read(call, source, set(axes), first, 1)
+    if known(mask):
+        return law
+    where = tuple((law.operands[source.index] or ())[axis] for axis in axes)
+    return replace(law, operands=tuple(where if operand is mask else pattern
+                                       for operand, pattern in zip(call.operands, law.operands, strict=True)))  # fmt: skip
 
 
 @rule("aten.gather", examples=lambda draw: [

@@ -146,7 +146,7 @@ def random_state(graph: Graph, spec: SymmetrySpec, seed: int = 0) -> dict[str, T
         elif tensor.name in gains:
             value = gains[tensor.name] + 0.2 * value
         elif len(tensor.shape) > 1:
-            value = value / max(1, tensor.numel // tensor.shape[0]) ** 0.5
+            value = value / max(1, tensor.numel // max(1, tensor.shape[0])) ** 0.5
         else:
             value = 0.5 + 0.3 * value
         state[tensor.name] = value

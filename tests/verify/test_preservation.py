@@ -97,3 +97,20 @@ def test_random_weights_are_generic():
     assert {name: value.shape for name, value in state.items()} == {t.name: t.shape for t in spec.tensors}
     assert all(torch.equal(value, random_state(graph, spec)[name]) for name, value in state.items())
     assert TOLERANCE == 1e-9
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element tensors")
+def test_a_weight_without_entries():
+    class Empty(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.some, self.none, self.head = nn.Linear(3, 4), nn.Linear(3, 0, bias=False), nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.head(torch.cat([self.some(x), self.none(x)], -1).relu())
+
+    torch.manual_seed(0)
+    graph = sg.trace(Empty(), [torch.randn(5, 3)])
+    report = sg.verify(graph, sg.discover(graph))
+    assert report.passed
+    assert report.spaces
