@@ -7,6 +7,7 @@ from itertools import pairwise, permutations
 import pytest
 import torch
 
+from symgraph.algebra.elements import Monomial
 from symgraph.errors import MatchError
 from symgraph.match import match
 from symgraph.match.selection import select
@@ -65,6 +66,37 @@ def test_every_block_gains(name):
     history = result.history
     assert len(history) > 2
     assert all(later <= earlier + 1e-9 * history[0] for earlier, later in pairwise(history))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fine_tune_is_matched_by_the_identity(name):
+    """Beside its own fine-tune nothing is exchanged and no sign turns; what is continuous stays near the identity."""
+    module, spec = SAMPLES[name]()
+    a = module.state_dict()
+    generator = torch.Generator().manual_seed(0)
+    b = {key: value + 1e-4 * torch.randn(value.shape, generator=generator, dtype=torch.float64) for key, value in a.items()}
+    result = match(spec, a, b, method="weights")
+    assert not result.equivalent
+    assert result.summary.startswith("weights: relative distance")
+    for stage in result.relative.stages:
+        for element in stage.elements.values():
+            if isinstance(element, Monomial):
+                assert bool((element.permutation == torch.arange(element.permutation.shape[-1])).all())
+                assert all(bool((sign > 0).all()) for sign in element.sign.values())
+    moved = result.relative.apply(b)
+    assert max(float((moved[key] - b[key]).abs().max()) for key in b) < 0.01
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_copy_is_reported_as_equivalent(name):
+    module, spec = SAMPLES[name]()
+    a = module.state_dict()
+    b = {key: value.clone() for key, value in a.items()}
+    result = match(spec, a, b, method="weights")
+    assert result.equivalent
+    assert result.summary.startswith("equivalent: relative distance")
+    moved = result.relative.apply(b)
+    assert max(float((moved[key] - b[key]).abs().max()) for key in b) < 1e-9
 
 
 def test_the_history_ends_at_the_distance():
