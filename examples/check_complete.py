@@ -87,32 +87,42 @@ gated("bilinear GLU", 6, lambda z: z, width=3)
 class Attention(nn.Module):
     """Heads of size k for keys and v for values on width 6, with what the options add."""
 
-    def __init__(self, bias: bool = False, k: int = 3, v: int = 4, **options: bool) -> None:
+    def __init__(self, bias: bool = False, k: int = 3, v: int = 4, groups: int = 2, **options: Any) -> None:
         super().__init__()
         self.k, self.v, self.options = k, v, options
-        self.query, self.key = nn.Linear(6, 2 * k, bias), nn.Linear(6, 2 * k, bias)
-        self.value, self.out = nn.Linear(6, 2 * v, bias), nn.Linear(2 * v, 6, bias)
+        self.query, self.key = nn.Linear(6, 2 * k, bias), nn.Linear(6, groups * k, bias)
+        self.value, self.out = nn.Linear(6, groups * v, bias), nn.Linear(2 * v, 6, bias)
         for name in {"sink", "heat"} & options.keys():
             setattr(self, name, vector(2))
+        self.gains = nn.ParameterList([vector(k), vector(k)] if options.get("gains") else [])
+        self.table = nn.Parameter(torch.randn(2, 11)) if options.get("table") else None
 
     def scores(self, q: Tensor, k: Tensor) -> Tensor:
         if self.options.get("norm"):
-            q, k = functional.rms_norm(q, (self.k,), None, 0.0), functional.rms_norm(k, (self.k,), None, 0.0)
+            gains = list(self.gains) or [None, None]
+            q, k = (functional.rms_norm(z, (self.k,), gain, 0.0) for z, gain in zip((q, k), gains, strict=True))
         if self.options.get("rotary"):
-            q, k = rotate(q), rotate(k)
+            q, k = (rotate(z, self.options.get("part", self.k), self.options.get("frequencies", (1.0, 0.3))) for z in (q, k))
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
         scores = q @ k.transpose(-1, -2) * self.k**-0.5
+        places = torch.arange(q.shape[-2])
+        if self.table is not None:
+            scores = scores + self.table[:, places[:, None] - places[None] + 5]
+        if self.options.get("causal"):
+            scores = scores.masked_fill(places[None] > places[:, None], float("-inf"))
         if self.options.get("heat"):
             scores = scores * self.heat[:, None, None]
         if self.options.get("slopes"):
-            places = torch.arange(q.shape[-2])
             scores = scores + torch.tensor([0.5, 0.25])[:, None, None] * (places[None] - places[:, None])
         return 5 * torch.tanh(scores / 5) if self.options.get("cap") else scores
 
     def forward(self, x: Tensor) -> Tensor:
-        def heads(z: Tensor) -> Tensor:
-            return z.unflatten(-1, (2, -1)).transpose(1, 2)
+        def heads(z: Tensor, size: int) -> Tensor:
+            return z.unflatten(-1, (-1, size)).transpose(1, 2)
 
-        scores, v = self.scores(heads(self.query(x)), heads(self.key(x))), heads(self.value(x))
+        scores = self.scores(heads(self.query(x), self.k), heads(self.key(x), self.k))
+        v = heads(self.value(x), self.v)
+        v = v.repeat_interleave(2 // v.shape[1], 1)
         if self.options.get("sink"):
             extra = self.sink[None, :, None, None].expand(*scores.shape[:-1], 1)
             weights = torch.cat([scores, extra], -1).softmax(-1)[..., :-1]
@@ -121,11 +131,13 @@ class Attention(nn.Module):
         return self.out((weights @ v).transpose(1, 2).flatten(2))
 
 
-def rotate(z: Tensor) -> Tensor:
-    half = z.shape[-1] // 2
-    angles = torch.arange(z.shape[-2])[:, None] * torch.tensor([1.0, 0.3])[:half]
-    cos, sin = torch.cat([angles.cos()] * 2, -1), torch.cat([angles.sin()] * 2, -1)
-    return z * cos + torch.cat([-z[..., half:], z[..., :half]], -1) * sin
+def rotate(z: Tensor, part: int, frequencies: Sequence[float]) -> Tensor:
+    """The first ``part`` coordinates by pairs (i, i + part / 2), the others left alone."""
+    half = part // 2
+    angles = torch.arange(z.shape[-2])[:, None] * torch.tensor(frequencies)[:half]
+    first, second, rest = z[..., :half], z[..., half:part], z[..., part:]
+    turned = first * angles.cos() - second * angles.sin(), second * angles.cos() + first * angles.sin()
+    return torch.cat([*turned, rest], -1)
 
 
 def attention(name: str, predicted: int, **options: Any) -> None:
@@ -143,6 +155,18 @@ attention("MHA, learned temperature", 52, heat=True)
 attention("MHA, ALiBi, biases", 64, bias=True, slopes=True)
 attention("MHA, QK-norm without gain", 42, norm=True)
 attention("linear attention", 52, linear=True)
+attention("MHA, causal, biases", 64, bias=True, causal=True)
+attention("MHA, rotary", 40, rotary=True, k=4)
+attention("MHA, rotary on a part, biases", 56, bias=True, rotary=True, k=4, part=2)
+attention("MHA, rotary, a frequency twice", 48, rotary=True, k=4, frequencies=(0.5, 0.5))
+attention("MHA, rotary, a frequency of zero", 44, rotary=True, k=4, frequencies=(0.5, 0.0))
+attention("MHA, learned table of relative positions", 52, table=True)
+attention("MHA, QK-norm with gains", 39, norm=True, gains=True)
+attention("MHA, QK-norm, rotary", 40, norm=True, rotary=True, k=4)
+attention("MHA, QK-norm with gains, rotary", 38, norm=True, gains=True, rotary=True, k=4)
+attention("grouped queries", 25, groups=1)
+attention("grouped queries, biases", 32, groups=1, bias=True)
+attention("grouped queries, rotary", 20, groups=1, rotary=True, k=4)
 
 
 @case("nn.MultiheadAttention", 48)
@@ -199,6 +223,114 @@ def towers() -> Case:
     return Function(run, a=nn.Linear(5, 4, False), b=nn.Linear(5, 4, False), heat=vector()), x(4, 5)
 
 
+def simple(name: str, predicted: int, forward: Callable[[Any, Tensor], Tensor], shape: tuple[int, ...],
+           **parts: Callable[[], nn.Module | nn.Parameter]) -> None:  # fmt: skip
+    @case(name, predicted)
+    def build() -> Case:
+        return Function(forward, **{key: make() for key, make in parts.items()}), x(*shape)
+
+
+def dense(inner: int, outer: int, bias: bool = True) -> Callable[[], nn.Linear]:
+    return lambda: nn.Linear(inner, outer, bias)
+
+
+def conv(inner: int, outer: int, size: int, groups: int = 1, bias: bool = True) -> Callable[[], nn.Conv2d]:
+    return lambda: nn.Conv2d(inner, outer, size, groups=groups, bias=bias)
+
+
+UNIT = {"a": dense(5, 7), "b": dense(7, 3)}
+simple("sigmoid", 0, lambda m, z: m.b(torch.sigmoid(m.a(z))), (4, 5), **UNIT)
+simple("sine", 0, lambda m, z: m.b(torch.sin(m.a(z))), (4, 5), **UNIT)
+simple("absolute value", 7, lambda m, z: m.b(m.a(z).abs()), (4, 5), **UNIT)
+simple("cube", 7, lambda m, z: m.b(m.a(z) ** 3), (4, 5), **UNIT)
+simple("PReLU, a slope per unit", 7, lambda m, z: m.b(m.p(m.a(z))), (4, 5), p=lambda: nn.PReLU(7), **UNIT)
+simple("SwiGLU, biases", 6, lambda m, z: m.d(functional.silu(m.g(z)) * m.u(z)), (4, 7),
+       g=dense(7, 6), u=dense(7, 6), d=dense(6, 6))  # fmt: skip
+simple("LayerNorm without gain", 4, lambda m, z: m.b(m.n(z)), (4, 6), n=lambda: nn.LayerNorm(6, 0.0, False), b=dense(6, 4))
+simple("LayerNorm, no bias after it", 12, lambda m, z: m.b(m.n(z)), (4, 6), n=lambda: nn.LayerNorm(6, 0.0),
+       b=dense(6, 4, False))  # fmt: skip
+simple("LayerNorm, no bias after it, wide", 12, lambda m, z: m.b(m.n(z)), (4, 6), n=lambda: nn.LayerNorm(6, 0.0),
+       b=dense(6, 9, False))  # fmt: skip
+simple("LayerScale before a norm", 12,
+       lambda m, z: m.o(functional.rms_norm(z + m.s * m.b(functional.gelu(m.a(z))), (6,), m.g, 0.0)), (4, 6),
+       a=dense(6, 4), b=dense(4, 6), s=lambda: vector(6), g=lambda: vector(6), o=dense(6, 3))  # fmt: skip
+simple("BatchNorm in training", 8,
+       lambda m, z: m.d(functional.gelu(functional.batch_norm(m.c(z), None, None, m.w, m.b, True))), (3, 2, 6, 6),
+       c=conv(2, 4, 3), w=lambda: vector(4), b=lambda: vector(4), d=conv(4, 3, 3))  # fmt: skip
+simple("BatchNorm, stored statistics counted too", 20, lambda m, z: m.d(torch.relu(m.n(m.c(z)))), (3, 2, 6, 6),
+       c=conv(2, 4, 3), n=lambda: nn.BatchNorm2d(4), d=conv(4, 3, 3))  # fmt: skip
+simple("GroupNorm", 8, lambda m, z: m.d(torch.relu(m.n(m.c(z)))), (3, 2, 6, 6), c=conv(2, 4, 3),
+       n=lambda: nn.GroupNorm(2, 4), d=conv(4, 3, 3))  # fmt: skip
+simple("depthwise, pointwise", 4, lambda m, z: m.d(m.c(z)), (3, 2, 6, 6), c=conv(2, 2, 3, 2), d=conv(2, 3, 1))
+simple("pointwise, depthwise, pointwise with ReLU", 8, lambda m, z: m.d(torch.relu(m.c(torch.relu(m.a(z))))), (3, 2, 6, 6),
+       a=conv(2, 4, 1), c=conv(4, 4, 3, 4), d=conv(4, 3, 1))  # fmt: skip
+simple("grouped convolution of the input", 6, lambda m, z: m.d(torch.relu(m.c(z))), (3, 2, 6, 6), c=conv(2, 6, 3, 2),
+       d=conv(6, 3, 1))  # fmt: skip
+simple("LSTM", 16, lambda m, z: m.o(m.r(z)[0]), (2, 4, 3), r=lambda: nn.LSTM(3, 4, batch_first=True), o=dense(4, 2))
+simple("GRU", 8, lambda m, z: m.o(m.r(z)[0]), (2, 4, 3), r=lambda: nn.GRU(3, 4, batch_first=True), o=dense(4, 2))
+simple("RNN, ReLU", 8, lambda m, z: m.o(m.r(z)[0]), (2, 4, 3),
+       r=lambda: nn.RNN(3, 4, batch_first=True, nonlinearity="relu"), o=dense(4, 2))  # fmt: skip
+simple("LoRA alone", 4, lambda m, z: m.b(m.a(z)), (4, 6), a=dense(6, 2, False), b=dense(2, 5, False))
+simple("adapter", 0, lambda m, z: z + m.b(functional.gelu(m.a(z))), (4, 6), a=dense(6, 3), b=dense(3, 6))
+simple("a scale per row", 5, lambda m, z: functional.linear(z, m.w * m.s[:, None]), (4, 6), w=lambda: vector(5, 6),
+       s=lambda: vector(5))  # fmt: skip
+simple("softmax at the end", 6, lambda m, z: m.a(z).softmax(-1), (4, 5), a=dense(5, 4))
+
+
+class Diagonal(nn.Module):
+    """A diagonal state-space layer, unrolled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c = vector(4), nn.Parameter(torch.randn(4, 3)), nn.Parameter(torch.randn(2, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, outputs = x.new_zeros(x.shape[0], 4), []
+        for step in range(x.shape[1]):
+            state = state * self.a + x[:, step] @ self.b.T
+            outputs.append(state @ self.c.T)
+        return torch.stack(outputs, 1)
+
+
+@case("diagonal state space", 4)
+def diagonal() -> Case:
+    return Diagonal(), x(2, 5, 3)
+
+
+class Routed(nn.Module):
+    """Three experts on width 5, two of them for every token."""
+
+    def __init__(self, gate: str, shared: bool = False, norm: bool = False) -> None:
+        super().__init__()
+        self.gate, self.router = gate, nn.Linear(5, 3, False)
+        self.up, self.down = nn.Parameter(torch.randn(3, 4, 5)), nn.Parameter(torch.randn(3, 5, 4))
+        self.shared = nn.Sequential(nn.Linear(5, 4), nn.GELU(), nn.Linear(4, 5)) if shared else None
+        self.gain = vector(5) if norm else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x if self.gain is None else functional.rms_norm(x, (5,), self.gain, 0.0)
+        logits = self.router(x)
+        values, index = (logits.softmax(-1) if self.gate == "softmax" else logits).topk(2, -1)
+        values = {"softmax": lambda: values, "renormalized": lambda: values.softmax(-1), "sigmoid": values.sigmoid}[self.gate]()
+        weights = torch.zeros_like(logits).scatter(-1, index, values)
+        hidden = functional.gelu(torch.einsum("bd,efd->bef", x, self.up))
+        mixed = torch.einsum("bef,eof,be->bo", hidden, self.down, weights)
+        return mixed if self.shared is None else mixed + self.shared(x)
+
+
+def routed(name: str, predicted: int, **options: Any) -> None:
+    @case(name, predicted)
+    def build() -> Case:
+        return Routed(**options), x(6, 5)
+
+
+routed("mixture of experts, top 2", 5, gate="softmax")
+routed("mixture of experts, top 2 renormalized", 5, gate="renormalized")
+routed("mixture of experts, sigmoid gates", 0, gate="sigmoid")
+routed("mixture of experts, a shared one", 5, gate="softmax", shared=True)
+routed("mixture of experts after a norm", 10, gate="softmax", norm=True)
+
+
 LANGUAGE = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 6, "vocab_size": 40,
             "max_position_embeddings": 32, "tie_word_embeddings": False, "pad_token_id": None}  # fmt: skip
 GROUPED = {**LANGUAGE, "num_key_value_heads": 1, "rms_norm_eps": 0.0, "vocab_size": 23}
@@ -234,6 +366,7 @@ model("olmo", "OlmoForCausalLM", {**LANGUAGE, "num_key_value_heads": 1, "vocab_s
 model("olmo2", "Olmo2ForCausalLM", GROUPED)
 model("gemma2", "Gemma2ForCausalLM", {**GROUPED, "head_dim": 4, "tie_word_embeddings": True})
 model("gpt2", "GPT2LMHeadModel", {**OLD, "vocab_size": 23})
+model("gpt2 (untied)", "GPT2LMHeadModel", {**OLD, "vocab_size": 40, "tie_word_embeddings": False})
 model("gptj", "GPTJForCausalLM", {**OLD, "n_positions": 16, "rotary_dim": 2, "vocab_size": 40, "tie_word_embeddings": False})
 model("phi", "PhiForCausalLM", {**LANGUAGE, "partial_rotary_factor": 0.5, "layer_norm_eps": 0.0})
 model("bert", "BertForMaskedLM", {**{key: value for key, value in LANGUAGE.items() if key != "tie_word_embeddings"},
@@ -244,6 +377,9 @@ model("t5", "T5ForConditionalGeneration",
       {"d_model": 8, "d_kv": 3, "num_heads": 2, "d_ff": 6, "num_layers": 1, "vocab_size": 23, "layer_norm_epsilon": 0.0,
        "tie_word_embeddings": False, "pad_token_id": None, "relative_attention_num_buckets": 8})  # fmt: skip
 model("mixtral", "MixtralForCausalLM", {**GROUPED, "num_local_experts": 3, "intermediate_size": 4})
+model("mamba", "MambaForCausalLM", {"hidden_size": 6, "num_hidden_layers": 1, "vocab_size": 23, "state_size": 3, "expand": 2,
+                                    "time_step_rank": 2, "conv_kernel": 3, "tie_word_embeddings": False,
+                                    "layer_norm_epsilon": 0.0, "pad_token_id": None})  # fmt: skip
 
 
 def row(name: str) -> list[str]:
