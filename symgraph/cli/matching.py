@@ -152,7 +152,7 @@ def match(
     transforms, report.json, report.md and curve.png (with matplotlib).
     """
     from symgraph.cli.pairs import load_pair
-    from symgraph.cli.report import curve_table, page, write_reports
+    from symgraph.cli.report import curve_table, page, peak_memory, write_reports
 
     require_free(output, overwrite)
     pair = load_pair(a, b, model)
@@ -174,6 +174,8 @@ def match(
         "a": a, "b": b, "method": method.value, "seed": seed, "seconds": round(seconds, 1), "examples": len(judge.examples),
         "dimension": document.dimension.total, "max_relative_error": preserved, "data": str(data),
         "distance": {"before": result.distance_before, "after": result.distance_after}, "equivalent": result.equivalent,
+        "distances": {name: {"before": x, "after": y} for name, (x, y) in result.distances.items()}, "summary": result.summary,
+        "peak_memory": peak_memory(),
         "options": {name: value for name, value in options.items() if value is not None}, "untied": untie,
     }  # fmt: skip
     summary |= _curves_json(curves)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,10 @@ def markdown(report: dict[str, Any], curves: Curves) -> str:
     headings, rows = curve_rows(curves)
     table = [headings, ["---"] * len(headings), *rows]
     lines = [f"| {' | '.join(row)} |" for row in table]
-    return "\n".join(["# Match", "", *(f"- {line}" for line in _facts(report)), "", *lines, ""])
+    spaces = [f"| {name} | {one['before']:.3g} | {one['after']:.3g} |" for name, one in report.get("distances", {}).items()]
+    head = ["Relative distance of the tensors on which a space stands:", "", "| space | before | after |", "|---|---|---|"]
+    apart = [*head, *spaces] if spaces else []
+    return "\n".join(["# Match", "", *(f"- {line}" for line in _facts(report)), "", *lines, "", *apart, ""])
 
 
 def page(report: dict[str, Any], curves: Curves) -> str:
@@ -84,6 +88,15 @@ def page(report: dict[str, Any], curves: Curves) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Match</title><style>{style}</style>'
         f"<h1>Match</h1><ul>{facts}</ul><table><tr>{head}</tr>{body}</table>{_svg(curves)}</html>\n"
     )
+
+
+def peak_memory() -> int | None:
+    """Bytes of resident memory that this process has held at most; None where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024))
 
 
 def draw(path: Path, curves: Curves) -> bool:
@@ -110,6 +123,9 @@ def draw(path: Path, curves: Curves) -> bool:
 def _facts(report: dict[str, Any]) -> Iterable[str]:
     yield f"{report['a']} and {report['b']}, method {report['method']}, seed {report['seed']}"
     yield f"spec: {report['dimension']:,} continuous dimensions; preserved to {report['max_relative_error']:.1e}"
+    if "summary" in report:
+        memory = f", {report['peak_memory'] / 1e9:.2f} GB of memory at most" if report["peak_memory"] else ""
+        yield f"{report['summary']}; matched in {report['seconds']} s{memory}"
     yield f"judged on {report['examples']} held-out examples"
     yield "the line runs in normal form (gains absorbed), except for the path called 'as they are'"
 

@@ -135,19 +135,21 @@ def audit(
 
 
 def _approximate(graph: Graph, spec: SymmetrySpec, jacobian: Jacobian, null: NullSpace, read: Tensor, seed: int) -> Tensor:
-    """Directions [n, k] of the null space that only epsilons break.
+    """Directions [n, k] of the null space that only epsilons break, orthogonal to those that they do not break.
 
-    They are the approximate scales of whole tensors that the spec lists, and those of the model without epsilons that are
-    seen as soon as the epsilons are large (translations are exact).
+    They are scales of whole tensors that the spec lists, and those of the model without epsilons (translations are exact);
+    what breaks is seen as soon as the epsilons are large.
     """
     canon, names = jacobian.state, jacobian.names
     ideal = _moving(without_epsilons(graph, spec.identity.untied)).model_copy(update={"shifts": (), "absorptions": ()})
-    listed = _whole(spec, canon, names)[read]
-    inside = _span(null.basis @ (null.basis.mT @ _span(tangents(ideal, canon, names)[read])))
+    scales = _span(torch.cat([tangents(ideal, canon, names), _whole(spec, canon, names)], 1)[read])
     wide = replace(jacobian, graph=idealized(graph, LARGE_EPSILON), epsilon=LARGE_EPSILON)
-    rows = drawn((block[:, read] for block in wide.rows(seed)), 2 * inside.shape[1] + 8)
-    _, values, right = torch.linalg.svd(rows @ inside, full_matrices=False)
-    return torch.cat([listed, inside @ right[values > BROKEN * null.scale].mT], 1)
+    rows = drawn((block[:, read] for block in wide.rows(seed)), 2 * scales.shape[1] + 8)
+    _, values, right = torch.linalg.svd(rows @ null.basis, full_matrices=False)
+    broken = null.basis @ right[values > BROKEN * null.scale].mT
+    left, strength, _ = torch.linalg.svd(broken.mT @ scales, full_matrices=False)
+    found: Tensor = broken @ left[:, strength > UNSOUND]
+    return found
 
 
 def _whole(spec: SymmetrySpec, canon: dict[str, Tensor], names: list[str]) -> Tensor:

@@ -68,7 +68,12 @@ def test_match_recovers_a_moved_copy(symgraph, readers, text, tmp_path):
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     assert list(report["curves"]) == ["as they are", "normal form", "weights"]
     assert "<svg" in (tmp_path / "report.html").read_text()
-    assert "| weights |" in (tmp_path / "out" / "report.md").read_text()
+    written = (tmp_path / "out" / "report.md").read_text()
+    assert "| weights |" in written
+    assert "- equivalent: relative distance" in written
+    assert "| residual | " in written
+    assert report["distances"]["residual"]["after"] < 1e-4 < report["distances"]["residual"]["before"]
+    assert 1e7 < report["peak_memory"] < 1e11
     states = [load_file(tmp_path / "out" / name / "model.safetensors") for name in ("a", "b", "merged")]
     for name, value in states[0].items():
         assert torch.allclose(value, states[1][name], atol=1e-3)
