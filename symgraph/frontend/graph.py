@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -77,10 +79,12 @@ class Graph:
         return iter(self.module.graph.nodes)
 
     def origin(self, node: fx.Node) -> Origin:
-        """Operator, innermost source line outside of torch, and module path of a node."""
-        modules = node.meta.get("nn_module_stack") or {}
-        path = next(reversed(modules.values()))[0] if modules else ""
-        return Origin(str(node.target), _source(node.meta.get("stack_trace") or ""), path)
+        """Operator, innermost source line in the package of its module, and module path of a node."""
+        modules = list((node.meta.get("nn_module_stack") or {}).values())
+        path = modules[-1][0] if modules else ""
+        homes = (_home(str(kind).partition(".")[0]) for _, kind in reversed(modules))
+        home = next((home for home in homes if home and home != _TORCH), None)
+        return Origin(str(node.target), _source(node.meta.get("stack_trace") or "", home), path)
 
     def run(
         self,
@@ -151,8 +155,21 @@ def _is_symbolic(value: Any) -> bool:
     return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
 
 
-def _source(stack: str) -> str:
-    """``file.py:31`` of the innermost frame outside of torch, or of the innermost one."""
+@cache
+def _home(package: str) -> str | None:
+    """The directory of an imported package, or the file of a module that stands alone."""
+    file = getattr(sys.modules.get(package), "__file__", None)
+    if file is None:
+        return None
+    return os.path.dirname(file) + os.sep if os.path.basename(file) == "__init__.py" else str(file)
+
+
+def _source(stack: str, home: str | None) -> str:
+    """``file.py:31`` of the innermost frame at home; else outside of torch; else of the innermost one.
+
+    The innermost frame outside of torch may be that of a library that wraps the functions of another.
+    """
     frames = [(match["file"], match["line"]) for match in _FRAME.finditer(stack)]
-    users = [frame for frame in frames if not frame[0].startswith(_TORCH)] or frames
+    own = [frame for frame in frames if home and frame[0].startswith(home)]
+    users = own or [frame for frame in frames if not frame[0].startswith(_TORCH)] or frames
     return f"{os.path.basename(users[-1][0])}:{users[-1][1]}" if users else ""

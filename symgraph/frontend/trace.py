@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import logging
+import operator
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +26,12 @@ from symgraph.frontend.meta import as_fake, untied
 from symgraph.frontend.outputs import choose, is_continuous, keep_only, returned_nodes
 
 STATE_KINDS = {InputKind.PARAMETER: "parameters", InputKind.BUFFER: "buffers"}
+
+# Entries of a configuration that say who wrote it, not what the model is.
+NO_SETTING = frozenset({"transformers_version", "_name_or_path"})
+
+# Operators that may write to running statistics though their schemas do not say so.
+WRITERS = frozenset({torch.ops.aten.batch_norm.default, torch.ops.aten.instance_norm.default})
 
 # Relative error that an exact graph stays below when run in the dtype of the module.
 TOLERANCE = {torch.float64: 1e-8, torch.float32: 1e-4}
@@ -81,12 +89,22 @@ def _export(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         try:
             program = torch.export.export(module, args, kwargs, strict=False)
             _refuse_caches(program.call_spec.out_spec)
-            decomposed: ExportedProgram = program.run_decompositions({})
-            return decomposed
+            if not _is_functional(program.graph):
+                program = program.run_decompositions({})
+            return program
         except TraceError:
             raise
         except Exception as error:
             raise TraceError(_export_message(module, error)) from error
+
+
+def _is_functional(graph: fx.Graph) -> bool:
+    """Whether nothing is written in place and every node is an operator: then tracing anew would change no value."""
+    if any(node.op in ("get_attr", "call_module") for node in graph.nodes):
+        return False
+    targets = {node.target for node in graph.nodes if node.op == "call_function"} - {operator.getitem}
+    pure = (isinstance(target, torch._ops.OpOverload) and not target._schema.is_mutable for target in targets)
+    return all(pure) and not targets & WRITERS
 
 
 @contextmanager
@@ -198,10 +216,11 @@ def _state(module: nn.Module, canonical: Mapping[str, str]) -> dict[str, Tensor]
 
 
 def _identity(module: nn.Module) -> dict[str, Any]:
-    config = getattr(module, "config", None)
-    to_json = getattr(config, "to_json_string", None)
+    to_dict = getattr(getattr(module, "config", None), "to_diff_dict", None)
     shapes = [(name, tuple(value.shape)) for name, value in module.named_parameters(remove_duplicate=False)]
-    text = to_json() if callable(to_json) else repr(shapes)
+    # the settings that differ from the defaults, but for the release that wrote them
+    settings = {name: value for name, value in to_dict().items() if name not in NO_SETTING} if callable(to_dict) else None
+    text = repr(shapes) if settings is None else json.dumps(settings, sort_keys=True, default=str)
     versions = {"torch": str(torch.__version__)}
     if transformers := sys.modules.get("transformers"):
         versions["transformers"] = str(transformers.__version__)

@@ -314,3 +314,47 @@ def test_origin_is_the_users_line():
     assert origins[0].module == "embed"
     assert all(origin.source.startswith("test_trace.py:") for origin in origins)
     assert json.dumps(graph.identity)
+
+
+def test_the_digest_is_not_that_of_the_release():
+    module, kwargs = build("llama")
+    digest = trace(module, (), kwargs).identity["config_digest"]
+    module.config.transformers_version = "0.0.1"
+    assert digest == trace(module, (), kwargs).identity["config_digest"]
+
+
+def test_a_library_that_wraps_functions_is_not_the_source(tmp_path, monkeypatch):
+    """The line of the module that asked counts, not that of a module of another package which passes arguments on."""
+    (tmp_path / "wrapper_of_functions.py").write_text(
+        "import torch\n\nclass Wrapped(torch.nn.Module):\n    def forward(self, x):\n        return wrapped(x)\n\n"
+        "def wrapped(x):\n    return x.relu()\n"
+    )
+    (tmp_path / "net_of_somebody.py").write_text(
+        "import torch\nfrom wrapper_of_functions import Wrapped\n\nhidden = Wrapped()\n\n"
+        "class Net(torch.nn.Module):\n    def forward(self, x):\n        return hidden.forward(x)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    graph = trace(importlib.import_module("net_of_somebody").Net(), (torch.randn(3),))
+    assert graph.origin(graph.output_nodes[0]).source == "net_of_somebody.py:8"
+
+
+class InPlace(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y[:, 1:].add_(1)
+        return y
+
+
+def test_only_what_writes_in_place_is_traced_anew(monkeypatch):
+    anew = []
+    decompose = torch.export.ExportedProgram.run_decompositions
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", lambda *args: anew.append(1) or decompose(*args))
+    trace(nn.Linear(3, 4), (torch.randn(2, 3),))
+    assert not anew
+    x = torch.randn(2, 3)
+    graph = trace(InPlace(), (x,))
+    assert anew
+    assert torch.equal(graph.run(dtype=None)[0], InPlace()(x))
+    norm = nn.BatchNorm1d(3)
+    trace(norm, (torch.randn(2, 3),))
+    assert len(anew) == 2
