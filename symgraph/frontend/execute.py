@@ -113,6 +113,7 @@ def evaluate(
     if str(target) in UNINITIALISED:
         args, kwargs = _lifted(args, kwargs, dtype) if dtype else (args, kwargs)
         return target(*args, **kwargs).zero_()
+    target = RESHAPES.get(str(target), target)
     if dtype is None:
         return target(*args, **kwargs)
     if target not in BIT_CASTS:
@@ -139,7 +140,6 @@ def grouped_mm(x: Tensor, w: Tensor, ends: Tensor, *rest: Any, bias: Tensor | No
     return sum((mine[:, index, None] * (x @ w[index]) for index in range(w.shape[0])), x.new_zeros(()))
 
 
-# Operators that are run as something else when the dtype is not the traced one.
 def batch_norm(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, momentum: float, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,8 +151,11 @@ def batch_norm(
     return result, x.new_empty(0), x.new_empty(0)
 
 
+# Tensors may have other strides than the traced ones: transformed ones, and where a copy left the graph.
+RESHAPES: dict[str, Callable[..., Any]] = {"aten.view.default": torch.reshape, "aten._unsafe_view.default": torch.reshape}
+
+# Operators that are run as something else when the dtype is not the traced one.
 REPLACEMENTS: dict[str, Callable[..., Any]] = {
-    "aten.view.default": torch.reshape,  # transformed tensors may have other strides than the traced ones
     "aten._native_batch_norm_legit_no_training.default": batch_norm,
     "aten._grouped_mm.default": grouped_mm,
     "transformers.grouped_mm_fallback.default": grouped_mm,

@@ -18,20 +18,6 @@ from symgraph.frontend.graph import Graph
 # A folded value with more elements than this is not kept.
 LARGEST_FOLDED = 2**24
 
-_ASSERTIONS = ("_assert", "sym_constrain", "_functional_assert", "_functional_sym_constrain")
-
-
-def erase_assertions(module: fx.GraphModule) -> None:
-    """Remove the operators that only check."""
-    for node in reversed(list(module.graph.nodes)):
-        if node.op == "call_function" and not node.users and _is_assertion(node):
-            module.graph.erase_node(node)
-
-
-def _is_assertion(node: fx.Node) -> bool:
-    name = getattr(getattr(node.target, "_schema", None), "name", str(node.target))
-    return str(name).split("::")[-1].startswith(_ASSERTIONS)
-
 
 def fold(graph: Graph) -> None:
     """Fill ``graph.folded``, ``graph.folded_from`` and ``graph.unfolded``."""

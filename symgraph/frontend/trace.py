@@ -20,10 +20,11 @@ from torch.export.graph_signature import InputKind
 from torch.utils import _pytree as pytree
 
 from symgraph.errors import TraceError
-from symgraph.frontend.fold import erase_assertions, fold
+from symgraph.frontend.fold import fold
 from symgraph.frontend.graph import Graph
 from symgraph.frontend.meta import as_fake, untied
 from symgraph.frontend.outputs import choose, is_continuous, keep_only, returned_nodes
+from symgraph.frontend.simplify import simplify
 
 STATE_KINDS = {InputKind.PARAMETER: "parameters", InputKind.BUFFER: "buffers"}
 
@@ -74,7 +75,7 @@ def _trace_once(
     graph = _graph(module, program, args, kwargs)
     returned = returned_nodes(program)
     graph.output_nodes = list(returned)
-    erase_assertions(graph.module)
+    simplify(graph)
     if graph.state is not None:
         _check(graph, module, args, kwargs)
     graph.output_nodes = choose(returned, outputs)

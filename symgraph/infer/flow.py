@@ -43,6 +43,7 @@ from symgraph.infer.frames import (
 from symgraph.infer.frames import Run as FrameRun
 from symgraph.infer.interpret import varying_axes
 from symgraph.infer.ir import Op, Value
+from symgraph.infer.operators import still
 from symgraph.infer.surroundings import Surroundings
 from symgraph.rules.fixed import fixed_operator
 from symgraph.rules.law import PADDED, Law, Structure, Term, pattern_letters
@@ -157,13 +158,8 @@ class Flow(Surroundings):
     def _check_operator(self, op: Op, change: Change) -> None:
         """A fixed operator that differs by position keeps a change only on the coordinates that it leaves alone."""
         _, axis, matrices, _ = op.args
-        identity = torch.eye(matrices.shape[-1], dtype=matrices.dtype)
         runs = change.frame[axis]
-        if len(runs) != 1:
-            raise BrokenError
-        inside = slice(runs[0].low, runs[0].high)
-        same = matrices[:, :, inside] == identity[:, inside]
-        if not bool(same.all()) or not bool((matrices[:, inside, :] == identity[inside, :]).all()):
+        if len(runs) != 1 or not bool(still(matrices)[runs[0].low : runs[0].high].all()):
             raise BrokenError
 
     def _result(
@@ -335,7 +331,7 @@ class Flow(Surroundings):
         for axis, runs in zip(result, frame, strict=True):
             if axis != () and not assign(axis, runs, sizes, known):  # type: ignore[arg-type]
                 raise BrokenError
-        present = set(pattern_letters(pattern))  # type: ignore[arg-type]
+        present = set(pattern_letters(pattern))
         summands = self.law(op)[0].summands
         if (known.keys() & summands) - present:
             raise BrokenError  # on another summand

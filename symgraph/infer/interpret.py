@@ -105,9 +105,11 @@ def law_of(op: Op, typing: Typing | None = None) -> tuple[Law | None, list[Value
 def _without_zeros(law: Law, values: list[Value]) -> Law:
     """The law less the monomials with a factor that is zero: the state before the first step asks nothing of a weight."""
     zeros = {index for index, value in enumerate(values) if _is_zero(value)}
+    if not zeros:
+        return law
     terms = tuple(each for each in law.terms
                   if not any(index in zeros and (entry.degree or 0) > 0 for index, entry in each.powers))  # fmt: skip
-    return replace(law, terms=terms) if zeros else law
+    return replace(law, terms=terms)
 
 
 def _is_zero(value: Value) -> bool:

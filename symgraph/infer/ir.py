@@ -66,14 +66,21 @@ class Op:
     @property
     def operands(self) -> list[Value]:
         """Values among the arguments, in order."""
-        found: list[Value] = []
-        map_values((*self.args, *self.kwargs.values()), lambda value: found.append(value))
-        return found
+        return list(values_in((self.args, self.kwargs)))
 
     def replace(self, old: Value, new: Value) -> None:
         """Read ``new`` wherever the call reads ``old``."""
         swap: Callable[[Value], Value] = lambda value: new if value is old else value  # noqa: E731
         self.args, self.kwargs = map_values(self.args, swap), map_values(self.kwargs, swap)
+
+
+def values_in(argument: Any) -> Iterator[Value]:
+    """Every value in lists, tuples and dicts, in order."""
+    if isinstance(argument, Value):
+        yield argument
+    elif isinstance(argument, tuple | list | dict):
+        for item in argument.values() if isinstance(argument, dict) else argument:
+            yield from values_in(item)
 
 
 def map_values(argument: Any, function: Callable[[Value], Any]) -> Any:
@@ -166,10 +173,9 @@ def _placeholder(graph: Graph, node: torch.fx.Node, program: Program, untie: boo
 
 def _mark_data(node: torch.fx.Node, values: dict[str, Any]) -> None:
     """What is computed from the inputs is data."""
-    found: list[Value] = []
-    map_values([values.get(each.name) for each in node.all_input_nodes], found.append)
-    if any(value.data for value in found):
-        map_values(values[node.name], lambda value: setattr(value, "data", True))
+    if any(value.data for each in node.all_input_nodes for value in values_in(values.get(each.name))):
+        for value in values_in(values[node.name]):
+            value.data = True
 
 
 def _resized(meta: Any, known: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from symgraph.infer.ir import Op, Program, Value, activations, map_values
 from symgraph.infer.normalize import emit
@@ -34,6 +35,7 @@ LARGEST = 1024
 """Axes longer than this are not probed for operators."""
 PROBED = 2**27
 """Most entries that reading off the matrices of one region may compute."""
+_STILL = WeakIdKeyDictionary()
 
 
 def fixed_operators(program: Program) -> None:
@@ -201,6 +203,15 @@ def _matrices(source: Value, region: list[Op]) -> tuple[int, Tensor, tuple[int, 
             if torch.allclose(predicted, expected, rtol=1e-9, atol=1e-9):
                 return (axis, *_distinct(matrices, axis))
     return None
+
+
+def still(matrices: Tensor) -> Tensor:
+    """[n], which coordinates the operators [k, n, n] leave alone and keep apart; found once for what many layers share."""
+    if matrices not in _STILL:
+        same = (matrices == torch.eye(matrices.shape[-1], dtype=matrices.dtype)).all(0)
+        _STILL[matrices] = same.all(0) & same.all(1)
+    found: Tensor = _STILL[matrices]
+    return found
 
 
 def _probe(source: Value, region: list[Op], axis: int) -> Tensor:

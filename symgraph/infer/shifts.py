@@ -24,6 +24,7 @@ from symgraph.infer.frames import Run as FrameRun
 from symgraph.infer.interpret import Typing
 from symgraph.infer.ir import Op, Program, Value
 from symgraph.infer.naming import unique
+from symgraph.infer.operators import still
 from symgraph.infer.solve import Solution
 from symgraph.infer.spaces import IndexSpace
 from symgraph.rules.law import Law, Structure, pattern_letters
@@ -55,9 +56,7 @@ def _untouched(typing: Typing, solution: Solution) -> dict[IndexSpace, list[tupl
                     if record.structure is Structure.OPERATOR and record.operators is not None]  # fmt: skip
         if not matrices or any(each.shape[-1] != leaf.size for each in matrices):
             continue
-        stack = torch.cat(matrices)
-        identity = torch.eye(leaf.size, dtype=stack.dtype)
-        same = ((stack == identity).all(0).all(0) & (stack == identity).all(0).all(1)).tolist()
+        same = torch.stack([still(each) for each in matrices]).all(0).tolist()
         cuts = [0, *(index for index in range(1, leaf.size) if same[index] != same[index - 1]), leaf.size]
         found[leaf] = list(pairwise(cuts))
     return found

@@ -145,7 +145,10 @@ class _Systems:
         fitting = [matrices for matrices in found.values() if matrices.shape[-1] == space.size]
         if len(fitting) < len(found):
             return torch.ones(1, space.size, space.size, dtype=torch.float64)
-        return self.joined.setdefault(tuple(sorted(found)), torch.cat(fitting))
+        key = tuple(sorted(found))
+        if key not in self.joined:
+            self.joined[key] = torch.cat(fitting)
+        return self.joined[key]
 
     def blocks(self, matrices: torch.Tensor) -> list[tuple[str, tuple[tuple[int, ...], ...]]] | None:
         """Isotypic blocks, found once for operators that many leaves share."""

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
@@ -45,6 +46,7 @@ def letters_of(axis: Axis) -> Iterator[str]:
             yield from letters_of(part)
 
 
+@lru_cache(maxsize=4096)
 def pattern_letters(pattern: Pattern) -> tuple[str, ...]:
     """All letters of a tensor's pattern."""
     return tuple(letter for axis in pattern for letter in letters_of(axis))
@@ -166,7 +168,7 @@ class Law:
     follows: tuple[tuple[str, str], ...] = ()
     uniform: bool = False
 
-    @property
+    @cached_property
     def summands(self) -> frozenset[str]:
         """Letters on a part of a direct sum: on the other parts they are absent, not summed or repeated."""
         patterns = [pattern for pattern in (*self.operands, *self.results) if pattern is not None]

@@ -358,3 +358,34 @@ def test_only_what_writes_in_place_is_traced_anew(monkeypatch):
     norm = nn.BatchNorm1d(3)
     trace(norm, (torch.randn(2, 3),))
     assert len(anew) == 2
+
+
+class Copies(nn.Module):
+    """Every way to compute nothing, and casts written in three ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        y = self.drop(x.clone().contiguous().detach().to(x.dtype).expand(2, 3).view(2, 3)).double()
+        return y.to(torch.float32).type_as(x).relu(), x.to(torch.float64).sin()
+
+
+def test_copies_leave_the_graph_and_casts_are_one_operator():
+    x = torch.randn(2, 3)
+    graph = trace(Copies(), (x,))
+    calls = [str(node.target) for node in graph.nodes if node.op == "call_function"]
+    assert calls == ["aten._to_copy.default", "aten._to_copy.default", "aten.relu.default", "aten._to_copy.default",
+                     "aten.sin.default"]  # fmt: skip
+    for value, expected in zip(graph.run(dtype=None), Copies().eval()(x), strict=True):
+        assert torch.equal(value, expected)
+
+
+def test_a_copy_that_is_returned_stays():
+    class Same(nn.Module):
+        def forward(self, x):
+            return x.clone()
+
+    x = torch.randn(2, 3)
+    assert torch.equal(trace(Same(), (x,)).run(dtype=None)[0], x)
